@@ -3,10 +3,11 @@
  * what TypeScript would refuse gets the same answer from JavaScript: an error that names the function, the argument, its
  * value and what to write instead.
  */
-
 import { DTYPES, isDType } from './dtype';
 import { CandleError, DTypeError, ShapeError } from './errors';
+import { didYouMean } from './near';
 import { foreignCore } from './one-core';
+import { show } from './show';
 
 /** An argument that is refused: what its message may quote. */
 export interface Refused {
@@ -69,6 +70,17 @@ export function fields(kinds: Readonly<Record<string, Kind>>): Kind {
   };
 }
 
+/** `inner`, whose values no message repeats, such as keys and tokens. */
+export function secret(inner: Kind): Kind {
+  return { ...inner, refuse: (refused) => inner.refuse({ ...refused, value: new Hidden() }) };
+}
+
+class Hidden {
+  describe(): string {
+    return 'wrong';
+  }
+}
+
 /** An object of any class that is no list. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -79,39 +91,28 @@ export function check(op: string, name: string, value: unknown, wanted: Kind): v
   if (!wanted.test(value)) throw wanted.refuse({ op, name, value, args: [value] });
 }
 
-/** Any value in a few words, for messages; never throws. */
-export function show(value: unknown): string {
-  switch (typeof value) {
-    case 'string':
-      return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
-    case 'bigint':
-      return `${value}n`;
-    case 'function':
-      return 'a function';
-    case 'object':
-      return value === null ? 'null' : Array.isArray(value) ? showList(value) : showObject(value);
-    default:
-      return String(value);
-  }
-}
-
-/** A list of a few items, as in `[2, "3"]`. */
-export function showList(list: readonly unknown[]): string {
-  const items = Array.from({ length: Math.min(list.length, 8) }, (_, i) =>
-    Array.isArray(list[i]) ? '[…]' : show(list[i]),
-  );
-  if (list.length > 8) items.push('…');
-  return `[${items.join(', ')}]`;
-}
-
-function showObject(value: object): string {
-  try {
-    const known = value as { describe?: unknown; constructor?: { name?: unknown } };
-    if (typeof known.describe === 'function') return String(known.describe());
-    const name = known.constructor?.name;
-    return typeof name === 'string' && name !== '' && name !== 'Object' ? `an object of class ${name}` : 'an object';
-  } catch {
-    return 'an object';
+/**
+ * Options by their names: what is misspelt or not of its kind is an error, instead of a default. Undefined is the default of
+ * any option.
+ * @param error what is thrown, with the name of the option that is wrong
+ */
+export function checkOptions(
+  op: string,
+  options: unknown,
+  kinds: Readonly<Record<string, Kind>>,
+  error: (message: string, option?: string) => CandleError,
+): void {
+  const known = Object.keys(kinds);
+  if (!isObject(options))
+    throw error(`${op}: the options are ${show(options)}; give an object, as { ${known[0]}: … }.`);
+  for (const [name, value] of Object.entries(options)) {
+    if (!Object.hasOwn(kinds, name)) {
+      const remedy = `${didYouMean(name, known)} Options: ${known.join(', ')}.`;
+      throw error(`${op}: there is no option ${show(name)}.${remedy}`, name);
+    }
+    const kind = kinds[name];
+    if (value === undefined || kind.test(value)) continue;
+    throw foreignCore(value) ?? error(kind.refuse({ op, name, value, args: [value] }).message, name);
   }
 }
 
@@ -155,7 +156,7 @@ export const DIM = kind(
 
 const asList = ({ op, args }: Refused) => {
   const end = args.findIndex((arg) => typeof arg !== 'number');
-  return `write ${op}(${showList(end < 0 ? args : args.slice(0, end))})`;
+  return `write ${op}(${show(end < 0 ? args : args.slice(0, end))})`;
 };
 
 /** A list of dimensions. */
@@ -210,10 +211,10 @@ export const FILE = kind(
 );
 
 /** What stops a load or another long call. */
-export const SIGNAL = kind(
-  (value) => typeof (value as { throwIfAborted?: unknown } | null)?.throwIfAborted === 'function',
-  'give an AbortSignal, as new AbortController().signal',
-);
+export const SIGNAL = kind((value) => {
+  const { throwIfAborted, addEventListener } = (value ?? {}) as Partial<AbortSignal>;
+  return typeof throwIfAborted === 'function' && typeof addEventListener === 'function';
+}, 'give an AbortSignal, as new AbortController().signal');
 
 /** One of some names. */
 export function oneOf(names: readonly string[]): Kind {

@@ -1,7 +1,7 @@
 /** Checks in front of the methods of a class: every argument of its kind, and none too many. */
-
-import { type Kind, show } from './check';
+import type { Kind } from './check';
 import { CandleError } from './errors';
+import { show } from './show';
 
 /** The arguments of a method in their order; a last name with `...` takes any number. */
 export type Signature = Readonly<Record<string, Kind>>;

@@ -15,7 +15,7 @@ import type {
 } from './backend';
 import { brand } from './brand';
 import { refuseInCapture } from './capture-state';
-import { COUNT, check, FUNCTION, kind, STRING, show } from './check';
+import { COUNT, check, FUNCTION, kind, STRING } from './check';
 import { randomOf } from './composed/random';
 import { createContext } from './context';
 import { CandleError, DeviceError, DisposedError, UnsupportedError } from './errors';
@@ -25,6 +25,7 @@ import { type DeviceUsage, usageOf } from './memory';
 import { assertOneCore, foreignCore, LINE, shared } from './one-core';
 import { ifNode, warn } from './platform';
 import { scope } from './scope';
+import { show } from './show';
 
 /** `js`: plain TypeScript; `cpu`: kernels where a package has them, else the same; `rocm`, `cuda`: GPUs. */
 export type DeviceKind = DeviceLocation['kind'];

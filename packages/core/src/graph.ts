@@ -8,13 +8,14 @@
  */
 import type { BackendGraph } from './backend';
 import { noteWrite, refuseInCapture, whileCapturing } from './capture-state';
-import { check, FUNCTION, show } from './check';
+import { check, FUNCTION } from './check';
 import type { Device } from './device';
 import { CaptureError, DisposedError } from './errors';
 import { Layout } from './layout';
 import { keep, scope } from './scope';
 import { settings } from './settings';
 import { sameShape } from './shape';
+import { show } from './show';
 import type { StorageRef } from './storage-ref';
 import type { Tensor } from './tensor';
 import { isTensor, markWritten, storageOf } from './tensor/base';

@@ -2,12 +2,11 @@
  * Typed arrays of each dtype, and numbers turned into them: the host side of creating and reading tensors, shared by the
  * tensor API, the file formats and the plain TypeScript backend. Casts follow Rust's `as`, which is what candle does.
  */
-
-import { show } from './check';
 import type { DType } from './dtype';
 import { isInt, sizeInBytes } from './dtype';
 import { DTypeError, OutOfMemoryError } from './errors';
 import { decodeBf16, decodeF8e4m3, decodeF16, encodeBf16, encodeF8e4m3, encodeF16, f64ToF32Sticky } from './half';
+import { show } from './show';
 
 /** What a storage holds: raw bits for bf16, f16 (`Uint16Array`) and f8e4m3 (`Uint8Array`). */
 export type RawArray =

@@ -5,10 +5,11 @@
  * Differs: `reshape` lives here and keeps a view wherever strides allow it (candle copies unless contiguous). A layout is
  * immutable, so its contiguity is computed once.
  */
-import { check, DIM, DIM_LIST, INDEX, kind, SHAPE, show, showList } from './check';
+import { check, DIM, DIM_LIST, INDEX, kind, SHAPE } from './check';
 import { checkCalls } from './checked-calls';
 import { ShapeError } from './errors';
 import { contiguousStrides, elemCount, formatShape, resolveDim, type Shape, sameShape } from './shape';
+import { show } from './show';
 
 /** Runs of `blockLen` neighbouring elements, `blockCount` of them: what a copy can move with one memcpy each. */
 export interface StridedBlocks {
@@ -289,7 +290,7 @@ function isSound({ shape, strides, startOffset, elemCount }: Layout): boolean {
 }
 
 function unsound({ shape, strides, startOffset }: Layout): ShapeError {
-  const given = `shape ${showList(shape)}, strides ${showList(strides)}, offset ${show(startOffset)}`;
+  const given = `shape ${show(shape)}, strides ${show(strides)}, offset ${show(startOffset)}`;
   return new ShapeError(
     'INVALID_SHAPE',
     `Layout: ${given} address no elements; sizes and the offset are whole numbers from 0, strides whole numbers, and there are at most 2^53 elements.`,

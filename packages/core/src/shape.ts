@@ -2,8 +2,8 @@
  * Shapes: plain arrays of sizes, after candle's `Shape` and `Dim` (candle-core/src/shape.rs). Where candle has `D::Minus1`,
  * every dimension here may be given from the end as a negative number. Sizes and their product stay exact up to 2^53.
  */
-import { show, showList } from './check';
 import { ShapeError } from './errors';
+import { show } from './show';
 
 /** Sizes from the outermost dimension to the innermost; `[]` is a scalar. */
 export type Shape = readonly number[];
@@ -37,7 +37,7 @@ export function validateShape(op: string, shape: Shape): number[] {
   }
   for (const size of shape) {
     if (!Number.isSafeInteger(size) || size < 0) {
-      const given = showList(shape);
+      const given = show(shape);
       throw new ShapeError(
         'INVALID_SHAPE',
         `${op}: size ${show(size)} in shape ${given} is no whole number >= 0; correct the shape.`,

@@ -7,20 +7,19 @@ import { dirname, join } from 'node:path';
 import { DisposedError, didYouMean, kinds } from '@x/core';
 import { type Lora, type LoraBase, type LoraRows, type LoraSites, openLora, TransformersError } from '@x/transformers';
 import { identityOf } from './load/model-identity';
-import type { OptionRule } from './options';
 
 /** An adapter for a text, by its name. `scale` multiplies what it adds; default 1. */
 export type AdapterChoice = string | { name: string; scale?: number };
 
-export const ADAPTER_OPTION: OptionRule = [
+export const ADAPTER_OPTION: kinds.Kind = kinds.kind(
   (value) => typeof value === 'string' || isChoice(value),
-  'the name of an adapter, or { name, scale }',
-];
+  'give the name of an adapter, or { name, scale }',
+);
 
-export const ADAPTERS_OPTION: OptionRule = [
+export const ADAPTERS_OPTION: kinds.Kind = kinds.kind(
   (value) => kinds.isObject(value) && Object.values(value as object).every((path) => typeof path === 'string'),
-  "an object of paths by the adapters' names",
-];
+  "give an object of paths by the adapters' names",
+);
 
 function isChoice(value: unknown): boolean {
   if (!kinds.isObject(value)) return false;
@@ -175,7 +174,7 @@ export class Adapters {
     const rest = names.length > 0 ? `Adapters: ${names.join(', ')}` : 'None is loaded: use loadAdapter';
     throw new TransformersError(
       'INVALID_OPTION',
-      `${op}: there is no adapter ${JSON.stringify(name)}.${didYouMean(name, names)} ${rest}.`,
+      `${op}: there is no adapter ${kinds.show(name)}.${didYouMean(name, names)} ${rest}.`,
       { option: 'adapter' },
     );
   }

@@ -2,13 +2,13 @@
  * Text generation, token by token: what candle's examples write out in their main loops, and its
  * `pipelines::text_generation`. A generation is an async iterator; leaving the loop early ends it cleanly.
  */
-
 import { performance } from 'node:perf_hooks';
+import { kinds } from '@x/core';
 import { type Tokenizer, TransformersError } from '@x/transformers';
 import { ADAPTER_OPTION, type AdapterChoice, type AdapterUse } from './adapters';
 import { type Constraint, checkPossible } from './constraint';
 import type { SequenceCache } from './kv/sequence-cache';
-import { boolean, callback, checkOptions, number, type OptionRule, signal } from './options';
+import { checkOptions } from './options';
 import { promptIdsOf } from './prompt-ids';
 import {
   type Choice,
@@ -134,43 +134,40 @@ export interface GenerationHost {
 }
 
 export const GENERATE_OPTIONS = {
-  temperature: number,
-  topK: number,
-  topP: number,
-  minP: number,
-  typicalP: number,
-  seed: number,
-  repetitionPenalty: number,
-  frequencyPenalty: number,
-  presencePenalty: number,
-  repetitionWindow: number,
-  logitBias: [
-    (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
-    'an object of biases by token id',
-  ],
-  maxTokens: number,
-  stop: [
+  temperature: kinds.NUMBER,
+  topK: kinds.NUMBER,
+  topP: kinds.NUMBER,
+  minP: kinds.NUMBER,
+  typicalP: kinds.NUMBER,
+  seed: kinds.NUMBER,
+  repetitionPenalty: kinds.NUMBER,
+  frequencyPenalty: kinds.NUMBER,
+  presencePenalty: kinds.NUMBER,
+  repetitionWindow: kinds.NUMBER,
+  logitBias: kinds.kind(kinds.isObject, 'give an object of biases by token id'),
+  maxTokens: kinds.NUMBER,
+  stop: kinds.kind(
     (value) => typeof value === 'string' || (Array.isArray(value) && value.every((text) => typeof text === 'string')),
-    'a string or a list of strings',
-  ],
-  signal,
-  logprobs: boolean,
-  topLogprobs: [
+    'give a string or a list of strings',
+  ),
+  signal: kinds.SIGNAL,
+  logprobs: kinds.BOOLEAN,
+  topLogprobs: kinds.kind(
     (value) => Number.isInteger(value) && (value as number) >= 0 && (value as number) <= MAX_TOP,
-    `an integer from 0 to ${MAX_TOP}`,
-  ],
-  ignoreEos: boolean,
-  reusePrompt: boolean,
+    `give an integer from 0 to ${MAX_TOP}`,
+  ),
+  ignoreEos: kinds.BOOLEAN,
+  reusePrompt: kinds.BOOLEAN,
   adapter: ADAPTER_OPTION,
-  constraint: [
+  constraint: kinds.kind(
     (value) => typeof (value as Constraint)?.mask === 'function' && typeof (value as Constraint).accept === 'function',
-    'an object with mask() and accept()',
-  ],
+    'give an object with mask() and accept()',
+  ),
   speculative,
   ...STRUCTURE_OPTIONS,
-  addSpecialTokens: boolean,
-  onProgress: callback,
-} satisfies Record<keyof GenerateOptions, OptionRule>;
+  addSpecialTokens: kinds.BOOLEAN,
+  onProgress: kinds.FUNCTION,
+} satisfies Record<keyof GenerateOptions, kinds.Kind>;
 
 /** Tokens between two reports of progress, at least. */
 const PROGRESS_STEP = 16;

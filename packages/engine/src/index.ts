@@ -52,7 +52,7 @@ export type { ExpertOptions } from './load/expert-place';
 export { type KernelProgress, type LoadModelOptions, loadModel } from './load/load';
 export { findModel, hubName, type ModelFiles, weightPaths } from './load/model-files';
 export type { WarmUpOptions } from './load/warm-up';
-export { checkOptions, type OptionRule } from './options';
+export { checkOptions } from './options';
 export { type ProcessGroup, processGroup } from './parallel/environment';
 export { devicesOf, type ParallelOptions } from './parallel/options';
 export { type FollowOptions, followModel } from './parallel/processes';

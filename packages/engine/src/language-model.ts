@@ -1,5 +1,5 @@
 /** A loaded model with its tokenizer: what {@link loadModel} gives. */
-import { type CandleError, type CollectiveError, type Device, DisposedError, type Tensor } from '@x/core';
+import { type CandleError, type CollectiveError, type Device, DisposedError, kinds, type Tensor } from '@x/core';
 import {
   type CausalModel,
   CHATML,
@@ -22,7 +22,7 @@ import type { KvPoolOptions, KvPoolStats } from './kv/pool';
 import type { CacheDType } from './kv/rows';
 import type { SequenceCache } from './kv/sequence-cache';
 import { type WarmUpOptions, warmUp } from './load/warm-up';
-import { checkOptions, type OptionRule, signal } from './options';
+import { checkOptions } from './options';
 import type { Group } from './parallel/group';
 import { loadPrompt, type PromptFileOptions, type PromptHost, savePrompt } from './prompt-files';
 import { Runner } from './runner';
@@ -59,13 +59,15 @@ export interface LoadAdapterOptions {
   signal?: AbortSignal;
 }
 
-const LOAD_ADAPTER_OPTIONS = { signal } satisfies Record<keyof LoadAdapterOptions, OptionRule>;
-const COUNT: OptionRule = [(value) => Number.isSafeInteger(value) && (value as number) >= 1, 'a whole number from 1'];
-const WARM_UP_OPTIONS = { sequences: COUNT, positions: COUNT, signal } satisfies Record<
+const LOAD_ADAPTER_OPTIONS = { signal: kinds.SIGNAL } satisfies Record<keyof LoadAdapterOptions, kinds.Kind>;
+const WARM_UP_OPTIONS = { sequences: kinds.POSITIVE, positions: kinds.POSITIVE, signal: kinds.SIGNAL } satisfies Record<
   keyof WarmUpOptions,
-  OptionRule
+  kinds.Kind
 >;
-const PROMPT_FILE_OPTIONS = { adapter: ADAPTER_OPTION, signal } satisfies Record<keyof PromptFileOptions, OptionRule>;
+const PROMPT_FILE_OPTIONS = { adapter: ADAPTER_OPTION, signal: kinds.SIGNAL } satisfies Record<
+  keyof PromptFileOptions,
+  kinds.Kind
+>;
 
 /**
  * One set of weights for any number of sequences: every {@link generate} is one, with its part of a cache that all share.
@@ -319,7 +321,11 @@ export class LanguageModel {
    */
   bytesPerStep(positions: number, sequences = 1): StepBytes {
     this.checkAlive('bytesPerStep');
-    checkOptions('bytesPerStep', { positions: positions ?? null, sequences }, { positions: COUNT, sequences: COUNT });
+    checkOptions(
+      'bytesPerStep',
+      { positions: positions ?? null, sequences },
+      { positions: kinds.POSITIVE, sequences: kinds.POSITIVE },
+    );
     const { model, pool } = this.runner;
     const positionBytes = pool.blockBytes / pool.blockSize;
     return {

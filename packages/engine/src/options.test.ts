@@ -1,7 +1,8 @@
+import { kinds } from '@x/core';
 import { expect, test } from 'vitest';
-import { checkOptions, number } from './options';
+import { checkOptions } from './options';
 
-const rules = { temperature: number, maxTokens: number };
+const rules = { temperature: kinds.NUMBER, maxTokens: kinds.NUMBER };
 
 function failure(options: unknown): string {
   try {

@@ -1,4 +1,5 @@
 /** Ends a generation at given strings, which may be spread over several tokens. Not in candle. */
+import { kinds } from '@x/core';
 import { TransformersError } from '@x/transformers';
 
 export class StopStrings {
@@ -12,7 +13,7 @@ export class StopStrings {
       if (typeof text !== 'string' || text === '') {
         throw new TransformersError(
           'INVALID_OPTION',
-          `stop holds ${JSON.stringify(text)}; give strings of at least one character.`,
+          `stop holds ${kinds.show(text)}; give strings of at least one character.`,
           { option: 'stop' },
         );
       }

@@ -2,6 +2,7 @@
  * Texts of a given form: what `generate` is told of it becomes a matcher of `@x/grammar`. Grammars and the tree of a
  * tokenizer's tokens are made once and shared by all sequences.
  */
+import { kinds } from '@x/core';
 import {
   compileChoices,
   compileGbnf,
@@ -21,7 +22,6 @@ import {
   TransformersError,
 } from '@x/transformers';
 import type { Constraint } from './constraint';
-import type { OptionRule } from './options';
 
 /** A JSON Schema: an object, `true` or `false`. */
 export type JsonSchema = object | boolean;
@@ -44,24 +44,21 @@ export interface StructureOptions<T = unknown> {
 }
 
 export const STRUCTURE_OPTIONS = {
-  schema: [
-    (value) =>
-      typeof value === 'boolean' ||
-      isStandardSchema(value) ||
-      (typeof value === 'object' && value !== null && !Array.isArray(value)),
-    'a JSON Schema, or a schema of a library that follows Standard Schema',
-  ],
-  schemaOptions: [
-    (value) => typeof value === 'object' && value !== null,
-    'an object, such as { whitespace: "spaced" }',
-  ],
-  regex: [(value) => typeof value === 'string' || value instanceof RegExp, 'a string or a RegExp'],
-  grammar: [(value) => typeof value === 'string' || value instanceof Grammar, 'a grammar in GBNF, or a Grammar'],
-  choices: [
+  schema: kinds.kind(
+    (value) => typeof value === 'boolean' || isStandardSchema(value) || kinds.isObject(value),
+    'give a JSON Schema, or a schema of a library that follows Standard Schema',
+  ),
+  schemaOptions: kinds.kind(kinds.isObject, 'give an object, such as { whitespace: "spaced" }'),
+  regex: kinds.kind((value) => typeof value === 'string' || value instanceof RegExp, 'give a string or a RegExp'),
+  grammar: kinds.kind(
+    (value) => typeof value === 'string' || value instanceof Grammar,
+    'give a grammar in GBNF, or a Grammar',
+  ),
+  choices: kinds.kind(
     (value) => Array.isArray(value) && value.length > 0 && value.every((text) => typeof text === 'string'),
-    'a list of strings, of one at least',
-  ],
-} satisfies Record<keyof StructureOptions, OptionRule>;
+    'give a list of strings, of one at least',
+  ),
+} satisfies Record<keyof StructureOptions, kinds.Kind>;
 
 /**
  * The constraint that the options ask for, if any.

@@ -412,7 +412,7 @@ describe.each(deviceNames)('speculative decoding on %s', (name) => {
     refused({ draft: small, token: 3 }, /no option "token".*tokens/);
     refused({ lookup: true }, /lookup is true; give an object/);
     refused({ lookup: { tokens: 16 } }, /tokens is 16/);
-    refused({ lookup: { minMatch: 1.5 } }, /minMatch is 1.5; give a whole number of 1 or more/);
+    refused({ lookup: { minMatch: 1.5 } }, /minMatch is 1.5; give a whole number from 1/);
     refused({ lookup: {}, draft: small }, /no option "lookup"/);
 
     const other = await loadModel(join(folder('llama'), 'model.safetensors'), { device });

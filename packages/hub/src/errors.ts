@@ -28,7 +28,7 @@ export class HubError extends CandleError {
   override name = 'HubError';
   declare readonly code: HubErrorCode;
 
-  constructor(code: HubErrorCode, message: string, options?: { cause?: unknown }) {
+  constructor(code: HubErrorCode, message: string, options?: { cause?: unknown; option?: string }) {
     super(code, message, options);
   }
 }

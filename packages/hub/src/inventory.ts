@@ -2,13 +2,14 @@
 import { type Dirent, existsSync, statSync } from 'node:fs';
 import { lstat, readdir, readFile, rm, rmdir } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
+import type { kinds } from '@x/core';
 import { RepoCache } from './cache';
 import { choose, ggufModels, isWhole, tagOf } from './choose';
 import { fileError, HubError } from './errors';
 import type { RepoFile } from './listing';
 import { acquire } from './lock';
 import { formatName, type HubName, isCommit, isRepo, parseName } from './name';
-import { checkOptions, defaultCacheDir, HUB_RULES } from './settings';
+import { checkOptions, defaultCacheDir, HUB_KINDS } from './settings';
 
 export interface CacheOptions {
   /** Default: as for `pull`. */
@@ -38,14 +39,14 @@ export interface Removed {
   freedBytes: number;
 }
 
-const RULES = { cacheDir: HUB_RULES.cacheDir };
+const CACHE_KINDS = { cacheDir: HUB_KINDS.cacheDir } satisfies Record<keyof CacheOptions, kinds.Kind>;
 
 /**
  * Models in the cache, by name; nothing where there is no cache.
  * @throws HubError INVALID_OPTION, NOT_FOUND for a cache that cannot be read
  */
 export async function list(options: CacheOptions = {}): Promise<CachedModel[]> {
-  checkOptions('list', options, RULES);
+  checkOptions('list', options, CACHE_KINDS);
   const cacheDir = options.cacheDir ?? defaultCacheDir();
   const models: CachedModel[] = [];
   for (const entry of await entriesOf(cacheDir)) {
@@ -64,7 +65,7 @@ export async function list(options: CacheOptions = {}): Promise<CachedModel[]> {
  *   CACHE_UNWRITABLE
  */
 export async function remove(name: string, options: CacheOptions = {}): Promise<Removed> {
-  checkOptions('remove', options, RULES);
+  checkOptions('remove', options, CACHE_KINDS);
   const parsed = parseName(name);
   const cache = new RepoCache(options.cacheDir ?? defaultCacheDir(), parsed.repo);
   const models = await modelsOf(cache);

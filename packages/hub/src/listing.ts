@@ -1,4 +1,5 @@
 /** The files of a repository at a commit, as the hub lists them, through the API calls of `@huggingface/hub`. */
+import { kinds } from '@x/core';
 import { HubError } from './errors';
 import type { HubClient } from './http';
 import { isCommit, isFilePath } from './name';
@@ -65,7 +66,7 @@ export async function listRepo(client: HubClient, repo: string, revision: string
       const hash = lfs?.oid ?? oid;
       const isSized = Number.isSafeInteger(size) && size >= 0;
       if (typeof path !== 'string' || !isSized || !isHash(hash, lfs !== undefined) || !isHash(oid, false)) {
-        throw malformed(endpoint, `the file ${JSON.stringify(path)?.slice(0, 200)}`);
+        throw malformed(endpoint, `the file ${kinds.show(path)}`);
       }
       files.push({ path, size, oid: hash, gitOid: oid, ...(isXetHash(xetHash) ? { xetHash } : {}) });
     }
@@ -85,7 +86,7 @@ export function checkPaths(files: readonly RepoFile[]): void {
     if (isFilePath(path)) continue;
     throw new HubError(
       'INVALID_NAME',
-      `the repository has a file called ${JSON.stringify(path).slice(0, 200)}, which leads out of its directory or cannot be stored. Do not use it.`,
+      `the repository has a file called ${kinds.show(path)}, which leads out of its directory or cannot be stored. Do not use it.`,
     );
   }
 }

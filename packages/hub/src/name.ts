@@ -1,4 +1,5 @@
 /** Names of models on the hub: `hf:org/repo`, with a tag that chooses one of its models and a revision. */
+import { kinds } from '@x/core';
 import { HubError } from './errors';
 
 export interface HubName {
@@ -24,7 +25,7 @@ export function isHubName(text: unknown): text is string {
  */
 export function parseName(text: string): HubName {
   const fail = (what: string) =>
-    new HubError('INVALID_NAME', `${shown(text)} is no model of the hub: ${what}. ${FORM}`);
+    new HubError('INVALID_NAME', `${kinds.show(text)} is no model of the hub: ${what}. ${FORM}`);
   if (!isHubName(text)) throw fail('it begins with neither hf: nor hf.co/');
   const rest = text.replace(PREFIX, '');
   const at = revisionAt(rest);
@@ -33,9 +34,9 @@ export function parseName(text: string): HubName {
   const colon = model.indexOf(':');
   const repo = colon < 0 ? model : model.slice(0, colon);
   const tag = colon < 0 ? undefined : model.slice(colon + 1);
-  if (!isRepo(repo)) throw fail(`${shown(repo)} is not org/repo`);
-  if (tag !== undefined && !isFilePath(tag)) throw fail(`${shown(tag)} is no tag`);
-  if (revision !== undefined && !isRevision(revision)) throw fail(`${shown(revision)} is no revision`);
+  if (!isRepo(repo)) throw fail(`${kinds.show(repo)} is not org/repo`);
+  if (tag !== undefined && !isFilePath(tag)) throw fail(`${kinds.show(tag)} is no tag`);
+  if (revision !== undefined && !isRevision(revision)) throw fail(`${kinds.show(revision)} is no revision`);
   return { repo, tag, revision };
 }
 
@@ -79,9 +80,4 @@ export function isFilePath(text: string): boolean {
   return text
     .split('/')
     .every((part) => part !== '' && part !== '.' && part !== '..' && Buffer.byteLength(part) <= 255);
-}
-
-function shown(text: unknown): string {
-  if (typeof text !== 'string') return String(text);
-  return JSON.stringify(text.length > 120 ? `${text.slice(0, 120)}…` : text);
 }

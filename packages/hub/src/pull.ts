@@ -1,21 +1,13 @@
 /** A model from the hub into the cache: which files a name means, and their download. */
 import { readFile, statfs } from 'node:fs/promises';
+import { kinds } from '@x/core';
 import { RepoCache } from './cache';
 import { type Choice, choose } from './choose';
 import { HubError } from './errors';
 import { HubClient } from './http';
 import { checkPaths, type Listing, listRepo, type RepoFile } from './listing';
 import { formatName, type HubName, isRevision, parseName } from './name';
-import {
-  CALLBACK,
-  COUNT,
-  checkOptions,
-  FLAG,
-  HUB_RULES,
-  type HubOptions,
-  type HubSettings,
-  hubSettings,
-} from './settings';
+import { checkOptions, HUB_KINDS, type HubOptions, type HubSettings, hubSettings } from './settings';
 import { type TransferPhase, transfer } from './transfer';
 
 /** What a name means. */
@@ -69,7 +61,12 @@ export interface PullOptions extends HubOptions {
   update?: boolean;
 }
 
-const PULL_RULES = { ...HUB_RULES, onProgress: CALLBACK, connections: COUNT, update: FLAG };
+const PULL_KINDS = {
+  ...HUB_KINDS,
+  onProgress: kinds.FUNCTION,
+  connections: kinds.POSITIVE,
+  update: kinds.BOOLEAN,
+} satisfies Record<keyof PullOptions, kinds.Kind>;
 
 /** What a name means in a cache or on the hub. */
 interface Plan {
@@ -85,7 +82,7 @@ interface Plan {
  *   UNSAFE_REDIRECT; the signal's reason
  */
 export async function resolve(name: string, options: HubOptions = {}): Promise<ResolvedModel> {
-  checkOptions('resolve', options, HUB_RULES);
+  checkOptions('resolve', options, HUB_KINDS);
   const { parsed, settings, cache, client } = begin(name, options);
   const { resolved } = settings.offline
     ? await planFromCache(parsed, settings, cache)
@@ -98,7 +95,7 @@ export async function resolve(name: string, options: HubOptions = {}): Promise<R
  * @throws HubError as `resolve`, and HASH_MISMATCH, DISK_FULL, CACHE_UNWRITABLE; the signal's reason
  */
 export async function pull(name: string, options: PullOptions = {}): Promise<PulledModel> {
-  checkOptions('pull', options, PULL_RULES);
+  checkOptions('pull', options, PULL_KINDS);
   const { parsed, settings, cache, client } = begin(name, options);
   if (settings.offline) return here(await planFromCache(parsed, settings, cache), cache);
   if (options.update === false) {

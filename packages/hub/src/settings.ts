@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { didYouMean } from '@x/core';
+import { kinds } from '@x/core';
 import { HubError } from './errors';
 
 export interface HubOptions {
@@ -46,46 +46,33 @@ export interface HubSettings {
   fetch: typeof fetch;
 }
 
-/** What an option may be, and how to say it. */
-export type Rule = readonly [test: (value: unknown) => boolean, wanted: string];
+const TEXT = (remedy: string) => kinds.kind((value) => typeof value === 'string' && value !== '', remedy);
 
-const isText = (value: unknown) => typeof value === 'string' && value !== '';
-const isWhole = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 0;
-export const CALLBACK: Rule = [(value) => typeof value === 'function', 'a function'];
-export const FLAG: Rule = [(value) => typeof value === 'boolean', 'true or false'];
-export const COUNT: Rule = [(value) => isWhole(value) && (value as number) > 0, 'a whole number of 1 or more'];
+export const HUB_KINDS = {
+  // One may have a password in it.
+  endpoint: kinds.secret(TEXT('give an address such as https://huggingface.co')),
+  token: kinds.secret(
+    kinds.kind(
+      (value) => value === false || (typeof value === 'string' && value !== ''),
+      'give a token, or false for none',
+    ),
+  ),
+  cacheDir: TEXT('give the path of a directory'),
+  offline: kinds.BOOLEAN,
+  revision: TEXT('give a branch, tag or commit'),
+  signal: kinds.SIGNAL,
+  timeoutMs: kinds.kind(
+    (value) => kinds.POSITIVE.test(value) && (value as number) < 2 ** 31,
+    'give a whole number of milliseconds, 1 or more',
+  ),
+  retries: kinds.COUNT,
+  retryDelayMs: kinds.COUNT,
+  fetch: kinds.FUNCTION,
+} satisfies Record<keyof HubOptions, kinds.Kind>;
 
-export const HUB_RULES = {
-  endpoint: [isText, 'an address such as https://huggingface.co'],
-  token: [(value) => value === false || isText(value), 'a token, or false for none'],
-  cacheDir: [isText, 'the path of a directory'],
-  offline: FLAG,
-  revision: [isText, 'a branch, tag or commit'],
-  signal: [(value) => value instanceof AbortSignal, "an AbortController's signal"],
-  timeoutMs: [
-    (value) => isWhole(value) && (value as number) > 0 && (value as number) < 2 ** 31,
-    'a whole number of milliseconds, 1 or more',
-  ],
-  retries: [isWhole, 'a whole number'],
-  retryDelayMs: [isWhole, 'a whole number of milliseconds'],
-  fetch: CALLBACK,
-} satisfies Record<keyof HubOptions, Rule>;
-
-/** @throws HubError INVALID_OPTION naming the first option that is unknown or of another type */
-export function checkOptions(op: string, options: unknown, rules: Readonly<Record<string, Rule>>): void {
-  const fail = (what: string) => new HubError('INVALID_OPTION', `${op}: ${what}.`);
-  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
-    throw fail(`the options are ${String(options)}; give an object`);
-  }
-  for (const [name, value] of Object.entries(options)) {
-    if (!Object.hasOwn(rules, name)) {
-      const known = Object.keys(rules);
-      throw fail(`there is no option "${name}".${didYouMean(name, known)} Options: ${known.join(', ')}`);
-    }
-    const [test, wanted] = rules[name];
-    // The value stays out of the message: it may be a token.
-    if (value !== undefined && !test(value)) throw fail(`${name} is wrong; give ${wanted}`);
-  }
+/** @throws HubError INVALID_OPTION naming the first option that is unknown or not of its kind; undefined is a default */
+export function checkOptions(op: string, options: unknown, known: Readonly<Record<string, kinds.Kind>>): void {
+  kinds.checkOptions(op, options, known, (message, option) => new HubError('INVALID_OPTION', message, { option }));
 }
 
 /** @throws HubError INVALID_OPTION for an endpoint, token or time limit that cannot be used */

@@ -2,7 +2,7 @@
  * How variables start: candle-nn's `Init` (init.rs), with PyTorch's fans and gains. `Init.const(0)`, `Init.randn(0, 1)` and
  * so on make the plain objects that `VarBuilder.getWithHints` and `VarMap.get` take.
  */
-import { CandleError, type DeviceLike, type DType, type Shape, Tensor, Var } from '@x/core';
+import { CandleError, type DeviceLike, type DType, kinds, type Shape, Tensor, Var } from '@x/core';
 
 /** Which connections of a unit {@link fanForShape} counts. */
 export type FanInOut = 'fanIn' | 'fanOut';
@@ -86,7 +86,7 @@ function make<T>(maker: Maker<T>, init: Init, shape: Shape, dtype: DType, device
     default:
       throw new CandleError(
         'INVALID_ARGUMENT',
-        `Init: there is no kind ${JSON.stringify((init as { kind?: unknown }).kind)}; give Init.const, Init.randn, Init.uniform or Init.kaiming.`,
+        `Init: there is no kind ${kinds.show((init as { kind?: unknown }).kind)}; give Init.const, Init.randn, Init.uniform or Init.kaiming.`,
       );
   }
 }

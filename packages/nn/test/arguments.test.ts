@@ -147,7 +147,7 @@ describe('arguments of @x/nn', () => {
     ['conv2d: options is null', () => heads.conv2d(heads.narrow(2, 0, 1), none)],
     ['conv1d: options is null', () => heads.squeeze(0).conv1d(heads.squeeze(0), none)],
     ['VarBuilder.fromTensors: options is null', () => nn.VarBuilder.fromTensors({}, none)],
-    ['VarBuilder.fromVarMap: map is an object', () => nn.VarBuilder.fromVarMap({} as never)],
+    ['VarBuilder.fromVarMap: map is {}; give a VarMap', () => nn.VarBuilder.fromVarMap({} as never)],
     ['VarBuilder.fromSafetensors: files is [1]', () => nn.VarBuilder.fromSafetensors([1] as never)],
   ])('%s', (message, call) => {
     expect(call).toThrow(

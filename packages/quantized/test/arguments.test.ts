@@ -78,7 +78,7 @@ describe('arguments of @x/quantized', () => {
     [
       'bytes of a file',
       () => GgufFile.fromBytes({} as never),
-      /fromBytes: bytes is an object; give bytes as a Uint8Array/,
+      /fromBytes: bytes is {}; give bytes as a Uint8Array/,
     ],
     ['a name', () => file.tensor(undefined as never), /TensorFile\.tensor: name is undefined; give a string/],
     ['a key', () => file.metadata.uint(0 as never), /GgufMetadata\.uint: key is 0; give a string/],

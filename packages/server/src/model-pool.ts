@@ -3,7 +3,7 @@
  * where another one needs their memory. Who asks first is served first, so that requests for a loaded model do not keep one
  * that waits for room waiting for ever.
  */
-import { OutOfMemoryError } from '@x/core';
+import { kinds, OutOfMemoryError } from '@x/core';
 import {
   type EmbeddingModel,
   hubName,
@@ -134,8 +134,7 @@ export class ModelPool {
   /** @throws ApiError 404 */
   check(name: string): void {
     if (this.names.has(name)) return;
-    const shown = name.length > 64 ? 'with this long name' : JSON.stringify(name);
-    throw new ApiError(404, `There is no model ${shown}; GET /v1/models lists them.`, {
+    throw new ApiError(404, `There is no model ${kinds.show(name)}; GET /v1/models lists them.`, {
       code: 'model_not_found',
       param: 'model',
     });
@@ -221,9 +220,9 @@ export class ModelPool {
   /** @throws ServerError INVALID_OPTION */
   private name(name: string, named: Named): void {
     if (name === '' || name.length > 256)
-      throw new ServerError('INVALID_OPTION', `A model is called ${JSON.stringify(name)}; give 1 to 256 characters.`);
+      throw new ServerError('INVALID_OPTION', `A model is called ${kinds.show(name)}; give 1 to 256 characters.`);
     if (this.names.has(name)) {
-      const message = `Two models or adapters are called ${JSON.stringify(name)}; give each its own name.`;
+      const message = `Two models or adapters are called ${kinds.show(name)}; give each its own name.`;
       throw new ServerError('INVALID_OPTION', message);
     }
     this.names.set(name, named);
@@ -290,7 +289,7 @@ export class ModelPool {
       this.onError(error);
       throw new ApiError(
         500,
-        `The model ${JSON.stringify(entry.name)} could not be loaded; the server's log has the cause.`,
+        `The model ${kinds.show(entry.name)} could not be loaded; the server's log has the cause.`,
         { code: 'model_load_failed', cause: error },
       );
     } finally {
@@ -371,5 +370,5 @@ function isEmbedder(model: Model): model is EmbeddingModel {
 }
 
 function wrongKind(name: string, what: string): ApiError {
-  return new ApiError(400, `The model ${JSON.stringify(name)} ${what}.`, { code: 'wrong_model', param: 'model' });
+  return new ApiError(400, `The model ${kinds.show(name)} ${what}.`, { code: 'wrong_model', param: 'model' });
 }

@@ -1,5 +1,6 @@
 /** What a server is made with: each option with its type, its default and its bounds. */
-import { checkOptions, type OptionRule } from '@x/engine';
+import { kinds } from '@x/core';
+import { checkOptions } from '@x/engine';
 import type { ModelSources } from './model-pool';
 import type { AllowedHosts, AllowedOrigins } from './security';
 
@@ -83,51 +84,54 @@ export type ResolvedOptions = Required<
 
 const isStrings = (value: unknown): boolean =>
   Array.isArray(value) && value.every((one) => typeof one === 'string' && one !== '');
-const count: OptionRule = [(value) => isFrom(value, 1) && Number.isInteger(value), 'a whole number of 1 or more'];
-const limit: OptionRule = [
-  (value) => value === Number.POSITIVE_INFINITY || (isFrom(value, 1) && Number.isInteger(value)),
-  'a whole number of 1 or more, or Infinity',
-];
+const limit = kinds.kind(
+  (value) => value === Number.POSITIVE_INFINITY || kinds.POSITIVE.test(value),
+  'give a whole number from 1, or Infinity',
+);
 /** Timers know no longer time. */
 const MAX_MS = 2 ** 31 - 1;
-const milliseconds: OptionRule = [
+const milliseconds = kinds.kind(
   (value) => isFrom(value, 1) && (value as number) <= MAX_MS,
-  `milliseconds from 1 to ${MAX_MS}`,
-];
-const callback: OptionRule = [(value) => typeof value === 'function', 'a function'];
+  `give milliseconds from 1 to ${MAX_MS}`,
+);
 
 const OPTIONS = {
-  models: [(value) => typeof value === 'object' && value !== null, 'an object of models by name, or a list of paths'],
-  apiKey: [
-    (value) => (typeof value === 'string' && value !== '') || (isStrings(value) && (value as []).length > 0),
-    'a string, or a list of strings, none of them empty',
-  ],
-  allowedHosts: [
+  models: kinds.kind(
+    (value) => Array.isArray(value) || kinds.isObject(value),
+    'give an object of models by name, or a list of paths',
+  ),
+  apiKey: kinds.secret(
+    kinds.kind(
+      (value) => (typeof value === 'string' && value !== '') || (isStrings(value) && (value as []).length > 0),
+      'give a string, or a list of strings, none of them empty',
+    ),
+  ),
+  allowedHosts: kinds.kind(
     (value) => value === 'any' || value === 'network' || isStrings(value),
-    '"any", "network" or a list of host names',
-  ],
-  cors: [(value) => value === '*' || isStrings(value), '"*" or a list of origins'],
-  maxSequences: count,
-  maxWaiting: [(value) => isFrom(value, 0) && Number.isInteger(value), 'a whole number of 0 or more'],
+    'give "any", "network" or a list of host names',
+  ),
+  cors: kinds.kind((value) => value === '*' || isStrings(value), 'give "*" or a list of origins'),
+  maxSequences: kinds.POSITIVE,
+  maxWaiting: kinds.COUNT,
   maxPerClient: limit,
   waitTimeoutMs: milliseconds,
   requestTimeoutMs: milliseconds,
   stallTimeoutMs: milliseconds,
   bodyTimeoutMs: milliseconds,
-  maxBodyBytes: count,
-  maxHeaderBytes: count,
+  maxBodyBytes: kinds.POSITIVE,
+  maxHeaderBytes: kinds.POSITIVE,
   maxTokens: limit,
-  maxChoices: count,
+  maxChoices: kinds.POSITIVE,
   maxModelBytes: limit,
-  unloadAfterMs: [
+  unloadAfterMs: kinds.kind(
     (value) => value === Number.POSITIVE_INFINITY || (isFrom(value, 1) && (value as number) <= MAX_MS),
-    `milliseconds from 1 to ${MAX_MS}, or Infinity`,
-  ],
-  preload: [(value) => typeof value === 'boolean', 'true or false'],
-  page: [(value) => typeof value === 'boolean', 'true or false'],
-  clientOf: callback,
-  onLog: callback,
-} satisfies Record<keyof ServerOptions, OptionRule>;
+    `give milliseconds from 1 to ${MAX_MS}, or Infinity`,
+  ),
+  preload: kinds.BOOLEAN,
+  page: kinds.BOOLEAN,
+  clientOf: kinds.FUNCTION,
+  onLog: kinds.FUNCTION,
+} satisfies Record<keyof ServerOptions, kinds.Kind>;
 
 /** @throws TransformersError INVALID_OPTION */
 export function resolveOptions(options: ServerOptions): ResolvedOptions {

@@ -2,6 +2,7 @@
 import { createServer as createHttpServer, type Server as HttpServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { kinds } from '@x/core';
 import { checkOptions } from '@x/engine';
 import { answerBrokenRequests } from './broken-requests';
 import { createServer, type Server } from './create-server';
@@ -48,12 +49,12 @@ export async function serve({
     'serve',
     { host, port, allowOpenNetwork },
     {
-      host: [(value) => typeof value === 'string' && value !== '', 'an address such as "127.0.0.1"'],
-      port: [
+      host: kinds.kind((value) => typeof value === 'string' && value !== '', 'give an address such as "127.0.0.1"'),
+      port: kinds.kind(
         (value) => Number.isInteger(value) && (value as number) >= 0 && (value as number) <= 65_535,
-        'a whole number from 0 to 65535',
-      ],
-      allowOpenNetwork: [(value) => typeof value === 'boolean', 'true or false'],
+        'give a whole number from 0 to 65535',
+      ),
+      allowOpenNetwork: kinds.BOOLEAN,
     },
   );
   const isLocal = isLoopback(host);

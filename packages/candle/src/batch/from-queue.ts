@@ -5,11 +5,12 @@
  */
 import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { kinds } from '@x/core';
 import type { Job, Worker } from 'bullmq';
 import type { Answers } from './answers';
 import { BatchError } from './errors';
 import type { Progress } from './progress';
-import { type BatchRequest, readRequest, shown } from './requests';
+import { type BatchRequest, readRequest } from './requests';
 import { type Result, type Results, resultOf } from './results';
 
 /** The packages and a connection that comes back by itself. */
@@ -130,7 +131,7 @@ function oncePerRequest({ results, answers, progress }: QueueRun, signal: AbortS
     if (found && found.id !== id)
       throw new BatchError(
         'BAD_RESULTS',
-        `Another request with the custom_id ${shown(customId)} is under way. Give each its own.`,
+        `Another request with the custom_id ${kinds.showField(customId)} is under way. Give each its own.`,
       );
     if (found) return found.result;
     const result = compute(request).finally(() => running.delete(customId));

@@ -1,5 +1,4 @@
 /** Requests of a batch, in the lines that OpenAI's batch files have. */
-
 import { createHash } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { kinds } from '@x/core';
@@ -34,16 +33,16 @@ export function readRequest(value: unknown, where: string, models: readonly stri
     throw wrong('this is no object. Give {"custom_id": …, "method": "POST", "url": …, "body": {…}}.');
   const { custom_id: customId, method, url, body } = value;
   if (typeof customId !== 'string' || customId === '' || customId.length > MOST_ID_CHARACTERS)
-    throw wrong(`custom_id is ${shown(customId)}. Give a text of 1 to ${MOST_ID_CHARACTERS} characters.`);
-  if (method !== 'POST') throw wrong(`method is ${shown(method)}. Give "POST".`);
+    throw wrong(`custom_id is ${kinds.showField(customId)}. Give a text of 1 to ${MOST_ID_CHARACTERS} characters.`);
+  if (method !== 'POST') throw wrong(`method is ${kinds.showField(method)}. Give "POST".`);
   const known = URLS.find((one) => one === url);
   if (known === undefined)
-    throw wrong(`url is ${shown(url)}. Give ${URLS.join(', ').replace(/, (?=[^,]*$)/, ' or ')}.`);
-  if (!kinds.isObject(body)) throw wrong(`body is ${shown(body)}. Give the object that ${known} takes.`);
+    throw wrong(`url is ${kinds.showField(url)}. Give ${URLS.join(', ').replace(/, (?=[^,]*$)/, ' or ')}.`);
+  if (!kinds.isObject(body)) throw wrong(`body is ${kinds.showField(body)}. Give the object that ${known} takes.`);
   if (body.stream === true) throw wrong('body.stream is true, and a batch has no streams. Leave it out.');
   if (typeof body.model === 'string' ? !models.includes(body.model) : body.model != null || models.length > 1)
     throw wrong(
-      `body.model is ${shown(body.model)}. Give ${models.join(' or ')}, or name a model so: --model NAME=PATH.`,
+      `body.model is ${kinds.showField(body.model)}. Give ${models.join(' or ')}, or name a model so: --model NAME=PATH.`,
     );
   try {
     const text = JSON.stringify(body);
@@ -93,7 +92,7 @@ export async function checkRequests(
     if (seen.has(customId))
       throw new BatchError(
         'BAD_REQUEST',
-        `${path}: two requests have the custom_id ${shown(customId)}. Give each its own.`,
+        `${path}: two requests have the custom_id ${kinds.showField(customId)}. Give each its own.`,
       );
     seen.set(customId, id);
   }
@@ -107,11 +106,4 @@ function parse(text: string, where: string): unknown {
   } catch (cause) {
     throw new BatchError('BAD_REQUEST', `${where} is not JSON. Give one object on each line.`, { cause });
   }
-}
-
-export function shown(value: unknown): string {
-  if (value === undefined) return 'missing';
-  if (typeof value === 'string') return value.length > 64 ? 'a long text' : JSON.stringify(value);
-  if (Array.isArray(value)) return 'a list';
-  return kinds.isObject(value) ? 'an object' : String(value);
 }

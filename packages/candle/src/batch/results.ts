@@ -2,7 +2,6 @@
  * The results of a batch: a line for each request that was answered, in one file, and for each that was refused or failed, in
  * another, as OpenAI's batches have them. The files are all that a batch remembers, so they are where it goes on after a crash.
  */
-
 import { open, rename, rm, stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,7 +10,7 @@ import { lockFile, type Release } from '@x/hub';
 import { BatchError } from './errors';
 import { LineFile, syncDirectory } from './line-file';
 import { type Line, linesOf } from './lines';
-import { type BatchRequest, ID_PREFIX, shown } from './requests';
+import { type BatchRequest, ID_PREFIX } from './requests';
 
 /** What a request came to. */
 export interface Answer {
@@ -103,7 +102,7 @@ export class Results {
     if (place.id === id) return place.file === this.errors ? 'failed' : 'answered';
     throw new BatchError(
       'BAD_RESULTS',
-      `${place.file.path} holds the result of another request with the custom_id ${shown(customId)}. Give another output, or another custom_id.`,
+      `${place.file.path} holds the result of another request with the custom_id ${kinds.showField(customId)}. Give another output, or another custom_id.`,
     );
   }
 
@@ -170,7 +169,7 @@ async function scan(
     if (found.has(customId))
       throw new BatchError(
         'BAD_RESULTS',
-        `${path}, line ${line.number}: there is another result of ${shown(customId)}. Take one of them away.`,
+        `${path}, line ${line.number}: there is another result of ${kinds.showField(customId)}. Take one of them away.`,
       );
     found.set(customId, { id, path, start: line.start, length: line.end - line.start - 1 });
     size = line.end;

@@ -6,11 +6,11 @@
  * method gets storages with their layouts, whose strides and offsets may be anything.
  */
 import type { BackendStorage } from '../backend';
-import { show } from '../check';
 import { CandleError, ShapeError, UnsupportedError } from '../errors';
 import { JsDevice } from '../js/device';
 import { Layout } from '../layout';
 import { elemCount, formatShape, type Shape, validateShape } from '../shape';
+import { show } from '../show';
 import { StorageRef } from '../storage-ref';
 import type { Tensor } from '../tensor';
 import { checkOperands, isTensor, markWritten, storageOf, track } from '../tensor/base';

@@ -9,6 +9,7 @@
 import type { DType } from '../dtype';
 import { FileFormatError, ShapeError, UnsupportedError } from '../errors';
 import { elemCount, formatShape, type Shape } from '../shape';
+import { show } from '../show';
 import { fromLatin1, toLatin1 } from './bytes';
 import { type ByteSource, readBlockSync } from './source';
 import { FILE_TYPES, type FileType } from './types';
@@ -121,7 +122,7 @@ function describe(path: string, literal: unknown): Omit<NpyHeader, 'dataOffset'>
     throw bad('has a shape that is no tuple of sizes');
   if (Array.isArray(descr)) throw unsupported(path, 'records with several fields');
   const match = typeof descr === 'string' ? /^([<>|=]?)([a-zA-Z]\d+|O)/.exec(descr) : null;
-  if (!match) throw bad(`has the element type ${JSON.stringify(descr)?.slice(0, 40)}, which is none of numpy's`);
+  if (!match) throw bad(`has the element type ${show(descr)}, which is none of numpy's`);
   const type = Object.hasOwn(TYPES, match[2]) && match[0] === descr ? TYPES[match[2]] : undefined;
   if (!type) throw unsupported(path, match[2] === 'O' ? 'Python objects, which are never unpickled' : `${descr}`);
   return { type, bigEndian: match[1] === '>', fortranOrder, shape };
@@ -134,8 +135,7 @@ function parseLiteral(path: string, offset: number, text: string): unknown {
   const advance = () => {
     const at = token.lastIndex;
     const match = token.exec(text);
-    if (!match)
-      throw invalid(path, offset + at, `its header is no Python literal at ${JSON.stringify(text.slice(at, at + 20))}`);
+    if (!match) throw invalid(path, offset + at, `its header is no Python literal at ${show(text.slice(at, at + 20))}`);
     next = match;
   };
   const take = (mark: string): boolean => {
@@ -143,8 +143,7 @@ function parseLiteral(path: string, offset: number, text: string): unknown {
     advance();
     return true;
   };
-  const fail = () =>
-    invalid(path, offset + next.index, `its header is no Python literal near ${JSON.stringify(next[0])}`);
+  const fail = () => invalid(path, offset + next.index, `its header is no Python literal near ${show(next[0])}`);
   const items = (close: string, depth: number, item: (depth: number) => void): void => {
     if (depth > 8) throw fail();
     while (!take(close)) {

@@ -3,8 +3,8 @@
  * of what such a pickle can reach; see pickle.ts. Objects of other classes are left out and take nothing else with them:
  * each is a {@link PickleObject}, an empty thing with the name of its class. Functions outside the lists refuse the file.
  */
-
 import { elemCount } from '../shape';
+import { show } from '../show';
 import { toLatin1 } from './bytes';
 import { type PickleBudget, PickleDict, type PickleGlobal, PickleObject, type PickleReader } from './pickle';
 import type { FileType } from './types';
@@ -198,8 +198,7 @@ function storageOf(id: unknown, check: (storage: TorchStorage) => void): TorchSt
   if (kind === 'storage' && isGlobal(type) && !isElementType(type)) return new PickleObject(type.name);
   if (kind !== 'storage' || !isElementType(type) || typeof key !== 'string' || !isSize(count))
     throw new Error('a storage is described in an unknown way');
-  if (key.length > 100 || /[\\/]/.test(key))
-    throw new Error(`a storage has the key ${JSON.stringify(key.slice(0, 100))}`);
+  if (key.length > 100 || /[\\/]/.test(key)) throw new Error(`a storage has the key ${show(key)}`);
   const start = view === null || view === undefined ? 0 : (Array.isArray(view) ? view : [])[1];
   if (!isSize(start)) throw new Error('a part of a storage has no place');
   const byteLength = count * type.bytes;

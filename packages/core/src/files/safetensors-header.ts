@@ -5,6 +5,7 @@
  */
 import { FileFormatError } from '../errors';
 import { elemCount, formatShape } from '../shape';
+import { show } from '../show';
 import { parseJson } from './json';
 import { refuseStandIn } from './stand-ins';
 
@@ -110,8 +111,8 @@ function checkMetadata(path: string, entry: unknown): Record<string, string> {
 
 function checkTensor(path: string, name: string, entry: unknown, dataStart: number, fileSize: number): SafetensorsInfo {
   const { dtype, shape, data_offsets: range } = (entry ?? {}) as Record<string, unknown>;
-  const bad = (what: string) => invalid(path, 8, `tensor ${shorten(name)} ${what}; get the file again`);
-  if (typeof dtype !== 'string' || !Object.hasOwn(BITS, dtype)) throw bad(`has the unknown dtype ${shorten(dtype)}`);
+  const bad = (what: string) => invalid(path, 8, `tensor ${show(name)} ${what}; get the file again`);
+  if (typeof dtype !== 'string' || !Object.hasOwn(BITS, dtype)) throw bad(`has the unknown dtype ${show(dtype)}`);
   const isSize = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 0;
   if (
     !Array.isArray(shape) ||
@@ -119,10 +120,10 @@ function checkTensor(path: string, name: string, entry: unknown, dataStart: numb
     !shape.every(isSize) ||
     !Number.isSafeInteger(elemCount(shape))
   ) {
-    throw bad(`has the shape ${shorten(shape)}, which is no list of sizes`);
+    throw bad(`has the shape ${show(shape)}, which is no list of sizes`);
   }
   if (!Array.isArray(range) || range.length !== 2 || !range.every(isSize) || range[0] > range[1]) {
-    throw bad(`has the data_offsets ${shorten(range)}, which are no range`);
+    throw bad(`has the data_offsets ${show(range)}, which are no range`);
   }
   const [begin, end] = range as [number, number];
   const known = dtype as SafetensorsDType;
@@ -159,11 +160,6 @@ function checkCoverage(path: string, tensors: SafetensorsInfo[], dataStart: numb
       `${fileSize - position} bytes after the last tensor belong to none; get the file again`,
     );
   }
-}
-
-function shorten(value: unknown): string {
-  const text = JSON.stringify(value) ?? 'nothing';
-  return text.length > 80 ? `${text.slice(0, 80)}...` : text;
 }
 
 function invalid(path: string, offset: number, what: string): FileFormatError {

@@ -8,6 +8,7 @@ import { check, kind } from '../check';
 import type { DeviceLike } from '../device';
 import { FileFormatError } from '../errors';
 import { node } from '../platform';
+import { show } from '../show';
 import type { Tensor } from '../tensor';
 import { readJsonFile } from './json';
 import { loadEach, noSuchTensor, SafetensorsFile, type TensorReader } from './safetensors';
@@ -134,10 +135,7 @@ function readIndex(path: string): Map<string, string> {
   return new Map(
     Object.entries(map).map(([name, file]) => {
       if (typeof file !== 'string' || !/^[^/\\]+$/.test(file) || file === '..' || file === '.')
-        throw invalid(
-          path,
-          `tensor "${name}" is in ${JSON.stringify(file)}, which is no file name; get the index again`,
-        );
+        throw invalid(path, `tensor "${name}" is in ${show(file)}, which is no file name; get the index again`);
       return [name, join(folder, file)];
     }),
   );

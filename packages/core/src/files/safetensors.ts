@@ -7,10 +7,11 @@
  * Types without a tensor dtype are widened when loaded, see types.ts. F4, F6_*, F8_E8M0 and C64 can be listed but not
  * loaded. Several files that make up one model: safetensors-shards.ts.
  */
-import { check, kind, OBJECT, optional, show } from '../check';
+import { check, kind, OBJECT, optional } from '../check';
 import { Device, type DeviceLike } from '../device';
 import { type DType, sizeInBytes } from '../dtype';
 import { CandleError, FileFormatError, ShapeError, UnsupportedError } from '../errors';
+import { show } from '../show';
 import type { Tensor } from '../tensor';
 import { NAMED_TENSORS } from '../tensor/signatures';
 import {

@@ -5,9 +5,9 @@
  */
 import type { Stats } from 'node:fs';
 import type { FileHandle } from 'node:fs/promises';
-import { show } from '../check';
 import { CandleError, FileFormatError } from '../errors';
 import { node } from '../platform';
+import { show } from '../show';
 import { openDescriptor, openPipe, type Writable } from './direct';
 
 /** What a file is written through: from its beginning to its end. */

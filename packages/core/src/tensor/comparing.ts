@@ -1,12 +1,11 @@
 /** Comparisons, whose results are u8 tensors of 0 and 1, and choosing by them. */
-
 import * as rules from '../autograd/rules/comparing';
 import type { BackendDevice } from '../backend';
-import { show } from '../check';
 import { isInt } from '../dtype';
 import { CMP_NAMES, type CmpOp } from '../elementwise/binary';
 import { CandleError, DTypeError } from '../errors';
 import { broadcastShapes, sameShape } from '../shape';
+import { show } from '../show';
 import type { Tensor } from '../tensor';
 import { compute, operandOf, sameDType } from './base';
 import { type Operand, TensorElementwise, withScalar } from './elementwise';

@@ -5,10 +5,11 @@
  */
 import * as rules from '../autograd/rules/convolution';
 import type { BackendStorage, Conv1dParams, Conv2dParams } from '../backend';
-import { COUNT, check, OBJECT, POSITIVE, show } from '../check';
+import { COUNT, check, OBJECT, POSITIVE } from '../check';
 import * as composed from '../composed/conv';
 import { CandleError, ShapeError } from '../errors';
 import { elemCount, formatShape, type Shape } from '../shape';
+import { show } from '../show';
 import type { Tensor } from '../tensor';
 import { compute, operandOf, sameDType, shapesDiffer } from './base';
 import { TensorFused } from './fused';

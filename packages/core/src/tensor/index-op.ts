@@ -2,9 +2,9 @@
  * Positions and ranges of `i(...)` and `sliceAssign`: candle's `IndexOp` (candle-core/src/indexer.rs), where `t.i((.., 1..3))`
  * is written `t.i(all, range(1, 3))`. A range includes its start and not its end; negative bounds count from the end.
  */
-import { show } from '../check';
 import { CandleError, ShapeError } from '../errors';
 import { formatShape, type Shape } from '../shape';
+import { show } from '../show';
 import type { Tensor } from '../tensor';
 
 /** A half-open range; negative bounds count from the end, a missing or null one is the edge. */

@@ -1,9 +1,8 @@
 /** What `Tensor.from` takes: values nested in arrays, flattened into a list and a shape. */
-
-import { show } from '../check';
 import type { DType } from '../dtype';
 import { CandleError, DTypeError, ShapeError } from '../errors';
 import { formatShape, resolveReshape, type Shape, validateShape } from '../shape';
+import { show } from '../show';
 
 /** Numbers, bigints or booleans nested in arrays of equal lengths, or a typed array. */
 export type TensorData = number | bigint | boolean | ArrayBufferView | readonly TensorData[];

@@ -25,7 +25,6 @@ import {
   SHAPE,
   SIZE_2D,
   STRING,
-  show,
   WHOLE,
 } from '../check';
 import type { MethodsOf, Signature } from '../checked-calls';
@@ -33,6 +32,7 @@ import { Device } from '../device';
 import { DTYPES, isDType } from '../dtype';
 import { UNARY_NAMES, type UnaryOp } from '../elementwise/unary';
 import { DeviceError, DTypeError, ShapeError } from '../errors';
+import { show } from '../show';
 import type { Tensor } from '../tensor';
 import { isTensor } from './base';
 

@@ -2,11 +2,9 @@
  * Operations that only change how a storage is looked at: reshape, transpose, narrow, broadcast and indexing with numbers
  * and ranges. The result shares memory with its input, except where `reshape` and `contiguous` must copy.
  */
-
 import { identity, reshaped } from '../autograd/rules/shared';
 import * as rules from '../autograd/rules/views';
 import type { BackendDevice } from '../backend';
-import { show } from '../check';
 import { ShapeError } from '../errors';
 import { Layout } from '../layout';
 import {
@@ -18,6 +16,7 @@ import {
   type Shape,
   validateShape,
 } from '../shape';
+import { show } from '../show';
 import type { Tensor } from '../tensor';
 import { compute, isTensor, operandOf, viewOf, withTemporaries } from './base';
 import { TensorHost } from './host';

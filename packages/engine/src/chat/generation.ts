@@ -16,7 +16,7 @@ import {
   TransformersError,
 } from '@x/transformers';
 import { GENERATE_OPTIONS, Generation, type GenerationHost, type GenerationStats, type Piece } from '../generation';
-import { boolean, checkOptions, type OptionRule } from '../options';
+import { checkOptions } from '../options';
 import { constrained, isFormed } from './constrained';
 import { ReasoningCount } from './reasoning-count';
 import type { ChatGeneration, ChatOptions, ParsedCall, ToolChoice } from './types';
@@ -25,16 +25,16 @@ const { addSpecialTokens: _, ...generateOptions } = GENERATE_OPTIONS;
 
 export const CHAT_OPTIONS = {
   ...generateOptions,
-  tools: [Array.isArray, 'a list of { name, parameters }'],
-  toolChoice: [
+  tools: kinds.kind(Array.isArray, 'give a list of { name, parameters }'),
+  toolChoice: kinds.kind(
     (value) =>
       ['auto', 'none', 'required'].includes(value as string) ||
       (kinds.isObject(value) && typeof (value as { name?: unknown }).name === 'string'),
-    "'auto', 'none', 'required' or { name }",
-  ],
-  template: [kinds.isObject, "an object with the template's variables"],
-  continueLast: boolean,
-} satisfies Record<keyof ChatOptions, OptionRule>;
+    "give 'auto', 'none', 'required' or { name }",
+  ),
+  template: kinds.kind(kinds.isObject, "give an object with the template's variables"),
+  continueLast: kinds.BOOLEAN,
+} satisfies Record<keyof ChatOptions, kinds.Kind>;
 
 export class ChatAnswer<Tools extends readonly ToolDefinition[] = readonly ToolDefinition[]>
   implements ChatGeneration<Tools>

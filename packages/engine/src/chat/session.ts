@@ -2,6 +2,7 @@
  * A chat: its messages, and answers to them. The history is a list that callers may read and change between answers; the
  * cache of keys and values is the model's, so that chats that begin alike, branches among them, share what was computed.
  */
+import { kinds } from '@x/core';
 import {
   type ChatMessage,
   type ChatPiece,
@@ -13,7 +14,7 @@ import {
   TransformersError,
 } from '@x/transformers';
 import type { GenerationHost, GenerationStats, Piece } from '../generation';
-import { checkOptions, type OptionRule } from '../options';
+import { checkOptions } from '../options';
 import { CHAT_OPTIONS, ChatAnswer } from './generation';
 import type { ChatGeneration, ChatOptions, ParsedCall } from './types';
 
@@ -58,10 +59,10 @@ export interface ChatHost extends GenerationHost {
 
 export const SESSION_OPTIONS = {
   ...CHAT_OPTIONS,
-  system: [(value) => typeof value === 'string', 'text'],
-  messages: [Array.isArray, 'a list of messages'],
-  whenFull: [(value) => value === 'error' || value === 'drop-oldest', "'error' or 'drop-oldest'"],
-} satisfies Record<string, OptionRule>;
+  system: kinds.STRING,
+  messages: kinds.kind(Array.isArray, 'give a list of messages'),
+  whenFull: kinds.oneOf(['error', 'drop-oldest']),
+} satisfies Record<string, kinds.Kind>;
 
 /** Tokens that a prompt leaves for the answer when turns are left out, at most a quarter of the context. */
 const ROOM = 256;

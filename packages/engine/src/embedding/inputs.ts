@@ -1,8 +1,7 @@
 /** Texts, pairs and token ids of callers, made the inputs of a model: checked, with prompts and special tokens, cut to length. */
-
 import { performance } from 'node:perf_hooks';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { CandleError, didYouMean } from '@x/core';
+import { CandleError, didYouMean, kinds } from '@x/core';
 import { type Tokenizer, TransformersError } from '@x/transformers';
 import type { EmbeddingSettings } from './settings';
 import type { TextIds } from './text-model';
@@ -95,7 +94,7 @@ export class Inputs {
     const list = known.length === 0 ? 'has no prompts' : `has the prompts ${known.join(', ')}`;
     throw new TransformersError(
       'INVALID_OPTION',
-      `embed: there is no prompt ${JSON.stringify(name)}.${didYouMean(name, known)} The model ${list}; name one that it has, or begin the texts with yours.`,
+      `embed: there is no prompt ${kinds.show(name)}.${didYouMean(name, known)} The model ${list}; name one that it has, or begin the texts with yours.`,
       { option: 'promptName' },
     );
   }

@@ -4,7 +4,7 @@
  */
 import { basename, join, resolve, sep } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import { Device, type DeviceLike } from '@x/core';
+import { Device, type DeviceLike, kinds } from '@x/core';
 import { readJsonFile, type TensorReader } from '@x/core/files';
 import { type DenseDType, GgufFile } from '@x/quantized';
 import {
@@ -23,7 +23,7 @@ import {
   Weights,
 } from '@x/transformers';
 import { findModel, HUB_SOURCE, type HubSource, modelPath } from '../load/model-files';
-import { callback, checkOptions, number, type OptionRule, signal } from '../options';
+import { checkOptions } from '../options';
 import { Dense } from './dense';
 import { EmbeddingModel } from './model';
 import { checkpointSettings, type EmbeddingSettings, ggufSettings } from './settings';
@@ -60,27 +60,24 @@ export interface LoadEmbeddingModelOptions extends HubSource {
 }
 
 const POOLING: readonly PoolingMode[] = ['cls', 'last', 'mean', 'max', 'mean_sqrt_len', 'weighted_mean'];
-const dense: OptionRule = [(value) => ['f32', 'f16', 'bf16'].includes(value as string), '"f32", "f16" or "bf16"'];
+const dense = kinds.oneOf(['f32', 'f16', 'bf16']);
 const OPTIONS = {
-  device: [
-    (value) => value instanceof Device || typeof value === 'string',
-    'a Device or its name, such as Device.cpu() or "cpu"',
-  ],
+  device: kinds.DEVICE,
   dtype: dense,
   activations: dense,
-  quantize: [(value) => value === 'q8_0', '"q8_0"'],
-  maxTokens: number,
-  pooling: [(value) => POOLING.includes(value as PoolingMode), `one of ${POOLING.join(', ')}`],
-  prompts: [
+  quantize: kinds.oneOf(['q8_0']),
+  maxTokens: kinds.NUMBER,
+  pooling: kinds.oneOf(POOLING),
+  prompts: kinds.kind(
     (value) =>
       typeof value === 'object' && value !== null && Object.values(value).every((text) => typeof text === 'string'),
-    'an object of texts',
-  ],
-  reranker: [(value) => value === 'yes-no' || value === 'head', '"yes-no" or "head"'],
-  signal,
-  onProgress: callback,
+    'give an object of texts',
+  ),
+  reranker: kinds.oneOf(['yes-no', 'head']),
+  signal: kinds.SIGNAL,
+  onProgress: kinds.FUNCTION,
   ...HUB_SOURCE,
-} satisfies Record<keyof LoadEmbeddingModelOptions, OptionRule>;
+} satisfies Record<keyof LoadEmbeddingModelOptions, kinds.Kind>;
 
 /** A decoder's head for one score a text, in checkpoints of sequence classification. */
 const SCORE = ['score', 'cls.output'] as const;

@@ -1,7 +1,7 @@
 /** A model that makes vectors of texts, and scores of pairs where it has a head for them: what {@link loadEmbeddingModel} gives. */
-import { type Device, DisposedError, scope, Tensor } from '@x/core';
+import { type Device, DisposedError, kinds, scope, Tensor } from '@x/core';
 import { type PoolingMode, poolRows, type Tokenizer, TransformersError } from '@x/transformers';
-import { boolean, callback, checkOptions, type OptionRule, signal } from '../options';
+import { checkOptions } from '../options';
 import { Batches, type BatchJob } from './batches';
 import type { Dense } from './dense';
 import { type EmbeddingInput, Inputs } from './inputs';
@@ -80,20 +80,24 @@ export interface Classification {
   dropped: number;
 }
 
-const count: OptionRule = [(value) => Number.isSafeInteger(value) && (value as number) >= 1, 'a whole number from 1'];
-const text: OptionRule = [(value) => typeof value === 'string', 'a text'];
 const BATCH = {
-  truncate: boolean,
-  maxTokens: count,
-  batchTokens: count,
-  signal,
-  onProgress: callback,
-} satisfies Record<keyof BatchOptions, OptionRule>;
-const EMBED = { ...BATCH, promptName: text, prompt: text, dimensions: count, normalize: boolean } satisfies Record<
-  keyof EmbedOptions,
-  OptionRule
+  truncate: kinds.BOOLEAN,
+  maxTokens: kinds.POSITIVE,
+  batchTokens: kinds.POSITIVE,
+  signal: kinds.SIGNAL,
+  onProgress: kinds.FUNCTION,
+} satisfies Record<keyof BatchOptions, kinds.Kind>;
+const EMBED = {
+  ...BATCH,
+  promptName: kinds.STRING,
+  prompt: kinds.STRING,
+  dimensions: kinds.POSITIVE,
+  normalize: kinds.BOOLEAN,
+} satisfies Record<keyof EmbedOptions, kinds.Kind>;
+const RERANK = { ...BATCH, topN: kinds.POSITIVE, instruction: kinds.STRING } satisfies Record<
+  keyof RerankOptions,
+  kinds.Kind
 >;
-const RERANK = { ...BATCH, topN: count, instruction: text } satisfies Record<keyof RerankOptions, OptionRule>;
 
 /** Vectors of texts, scores of pairs and labels, as the model has heads: what `loadEmbeddingModel` gives. Calls may overlap. */
 export class EmbeddingModel {

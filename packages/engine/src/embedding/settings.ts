@@ -4,6 +4,7 @@
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { kinds } from '@x/core';
 import { readJsonFile } from '@x/core/files';
 import { type ActivationName, isActivation } from '@x/nn';
 import type { GgufMetadata } from '@x/quantized';
@@ -108,7 +109,7 @@ function modulesOf(directory: string): Modules {
     const type = entry.text('type') ?? '';
     const place = entry.text('path') ?? '';
     if (place.split(/[\\/]/).includes('..') || place.startsWith('/'))
-      throw bad(path, `names the path ${JSON.stringify(place)}, outside of the model's directory`);
+      throw bad(path, `names the path ${kinds.show(place)}, outside of the model's directory`);
     const name = type.split('.').at(-1);
     const at = join(directory, place);
     if (name === 'Transformer') found.transformer = place;
@@ -117,7 +118,7 @@ function modulesOf(directory: string): Modules {
     else if (name !== 'Normalize') {
       throw new TransformersError(
         'UNSUPPORTED_MODEL',
-        `${path} has a module of the type ${JSON.stringify(type)}; Transformer, Pooling, Dense and Normalize are supported. Use another model.`,
+        `${path} has a module of the type ${kinds.show(type)}; Transformer, Pooling, Dense and Normalize are supported. Use another model.`,
       );
     }
   }
@@ -143,7 +144,7 @@ function poolingOf(path: string): Modules['pooling'] {
     for (const name of named.split('+')) {
       const short = name === 'lasttoken' ? 'last' : name === 'weightedmean' ? 'weighted_mean' : name;
       const found = POOLING_KEYS.find(([, mode]) => mode === short.replace('mean_sqrt_len_tokens', 'mean_sqrt_len'));
-      if (!found) throw bad(path, `gives pooling_mode = ${JSON.stringify(named)}, which is not known`);
+      if (!found) throw bad(path, `gives pooling_mode = ${kinds.show(named)}, which is not known`);
       if (!modes.includes(found[1])) modes.push(found[1]);
     }
   }
@@ -159,7 +160,7 @@ function denseOf(directory: string): DenseSettings {
   const named = settings.text('activation_function') ?? 'torch.nn.modules.activation.Tanh';
   const name = named.split('.').at(-1)!.toLowerCase();
   if (name !== 'identity' && !isActivation(name))
-    throw bad(path, `gives activation_function = ${JSON.stringify(named)}, which is not known`);
+    throw bad(path, `gives activation_function = ${kinds.show(named)}, which is not known`);
   const activation = name === 'identity' ? undefined : (name as ActivationName);
   return { directory, inFeatures, outFeatures, bias: settings.flag('bias') ?? true, activation };
 }
@@ -227,7 +228,7 @@ class Settings {
     const value = Object.hasOwn(this.#fields, key) ? this.#fields[key] : undefined;
     if (value === undefined || value === null) return undefined;
     if (fits(value)) return value as T;
-    throw bad(this.path, `gives ${key} = ${(JSON.stringify(value) ?? '').slice(0, 80)}, but ${wanted} is needed`);
+    throw bad(this.path, `gives ${key} = ${kinds.show(value)}, but ${wanted} is needed`);
   }
 }
 

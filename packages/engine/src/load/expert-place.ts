@@ -2,7 +2,7 @@
  * Where the experts of a mixture are: on the device, or in host memory with as many of each layer on the device as there is room
  * for. Decided before a weight is read, from the sizes in the file and what the device has left.
  */
-import { type Device, sizeInBytes } from '@x/core';
+import { type Device, kinds, sizeInBytes } from '@x/core';
 import type { TensorReader } from '@x/core/files';
 import {
   type DecoderConfig,
@@ -15,7 +15,6 @@ import {
 } from '@x/transformers';
 import { defaultCacheDtype } from '../kv/pool';
 import { positionBytesOf } from '../kv/rows';
-import type { OptionRule } from '../options';
 import { promptChunk } from '../schedule/prompt-chunk';
 import type { BuildOptions } from './build-model';
 import { kvLayoutsOf } from './load-memory';
@@ -36,9 +35,9 @@ export interface ExpertOptions {
 }
 
 export const EXPERT_OPTIONS = {
-  experts: [(value) => ['auto', 'device', 'host'].includes(value as string), '"auto", "device" or "host"'],
-  hotExperts: [(value) => Number.isSafeInteger(value) && (value as number) >= 1, 'a whole number of 1 or more'],
-} satisfies Record<keyof ExpertOptions, OptionRule>;
+  experts: kinds.oneOf(['auto', 'device', 'host']),
+  hotExperts: kinds.POSITIVE,
+} satisfies Record<keyof ExpertOptions, kinds.Kind>;
 
 /** Of what the device has free, what stays so at least beside weights and cache. */
 const SPARE_SHARE = 1 / 16;

@@ -3,14 +3,14 @@
  * example; the rules here are those of its `quantized` and `llama` examples.
  */
 import { performance } from 'node:perf_hooks';
-import { Device, type DeviceLike } from '@x/core';
+import { Device, type DeviceLike, kinds } from '@x/core';
 import type { DenseDType } from '@x/quantized';
 import { CHATML, ChatTemplate, type ProgressListener, type Tokenizer } from '@x/transformers';
 import { ADAPTERS_OPTION } from '../adapters';
 import { warnOfContext } from '../kv/room';
 import { CACHE_DTYPES, type CacheDType } from '../kv/rows';
 import { LanguageModel } from '../language-model';
-import { boolean, callback, checkOptions, number, type OptionRule, signal } from '../options';
+import { checkOptions } from '../options';
 import type { Group } from '../parallel/group';
 import { loadOnThreads } from '../parallel/load';
 import { devicesOf, PARALLEL_OPTIONS, type ParallelOptions } from '../parallel/options';
@@ -91,26 +91,26 @@ export interface LoadModelOptions extends HubSource, ParallelOptions, ExpertOpti
 }
 
 const OPTIONS = {
-  device: [
-    (value) => value instanceof Device || typeof value === 'string',
-    'a Device or its name, such as Device.cpu() or "cpu"',
-  ],
-  dtype: [(value) => ['f32', 'f16', 'bf16'].includes(value as string), '"f32", "f16" or "bf16"'],
-  activations: [(value) => ['f32', 'f16', 'bf16'].includes(value as string), '"f32", "f16" or "bf16"'],
-  signal,
-  onProgress: callback,
-  onKernels: callback,
-  maxContext: number,
-  cacheDtype: [(value) => CACHE_DTYPES.some((dtype) => dtype === value), '"f32", "f16", "bf16" or "q8_0"'],
-  graphs: boolean,
-  fused: boolean,
-  chatTemplate: [(value) => typeof value === 'string' && value !== '', "'chatml' or the text of a Jinja template"],
-  maxCachePositions: [(value) => Number.isInteger(value) && (value as number) >= 1, 'a whole number of 1 or more'],
+  device: kinds.DEVICE,
+  dtype: kinds.oneOf(['f32', 'f16', 'bf16']),
+  activations: kinds.oneOf(['f32', 'f16', 'bf16']),
+  signal: kinds.SIGNAL,
+  onProgress: kinds.FUNCTION,
+  onKernels: kinds.FUNCTION,
+  maxContext: kinds.NUMBER,
+  cacheDtype: kinds.oneOf(CACHE_DTYPES),
+  graphs: kinds.BOOLEAN,
+  fused: kinds.BOOLEAN,
+  chatTemplate: kinds.kind(
+    (value) => typeof value === 'string' && value !== '',
+    "give 'chatml' or the text of a Jinja template",
+  ),
+  maxCachePositions: kinds.POSITIVE,
   adapters: ADAPTERS_OPTION,
   ...HUB_SOURCE,
   ...PARALLEL_OPTIONS,
   ...EXPERT_OPTIONS,
-} satisfies Record<keyof LoadModelOptions, OptionRule>;
+} satisfies Record<keyof LoadModelOptions, kinds.Kind>;
 
 /**
  * @param path a .gguf file (any part of a split one), a directory with config.json, tokenizer.json and safetensors files, or with

@@ -4,7 +4,6 @@ import { basename, dirname, join } from 'node:path';
 import { FileFormatError, kinds } from '@x/core';
 import { readJsonFile } from '@x/core/files';
 import { formatName, type HubOptions, isHubName, type PullProgress, parseName, pull } from '@x/hub';
-import { callback, type OptionRule } from '../options';
 
 /** Where a model comes from when its name is one of the hub's. */
 export interface HubSource {
@@ -15,9 +14,9 @@ export interface HubSource {
 }
 
 export const HUB_SOURCE = {
-  hub: [(value) => typeof value === 'object' && value !== null, 'an object such as { offline: true }'],
-  onDownload: callback,
-} satisfies Record<keyof HubSource, OptionRule>;
+  hub: kinds.kind(kinds.isObject, 'give an object such as { offline: true }'),
+  onDownload: kinds.FUNCTION,
+} satisfies Record<keyof HubSource, kinds.Kind>;
 
 /**
  * A path as it is; a model of the hub (`hf:org/repo:Q4_K_M`) by its place in the cache, where it is downloaded to when it is

@@ -2,7 +2,7 @@
  * Processes that compute a model together, as launchers describe them to each: `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and
  * `MASTER_PORT`, which torchrun and its like set, and `LOCAL_RANK`, the process's number on its machine.
  */
-import { settings } from '@x/core';
+import { kinds, settings } from '@x/core';
 import { TransformersError } from '@x/transformers';
 
 export interface ProcessGroup {
@@ -88,7 +88,7 @@ function whole(name: string, text: string | undefined, from: number, to: number)
   const value = text !== undefined && /^\d+$/.test(text) ? Number(text) : Number.NaN;
   if (value >= from && value <= to) return value;
   throw bad(
-    `${name} is ${text === undefined ? 'not set' : JSON.stringify(text)}; give a whole number from ${from} to ${to}`,
+    `${name} is ${text === undefined ? 'not set' : kinds.show(text)}; give a whole number from ${from} to ${to}`,
   );
 }
 

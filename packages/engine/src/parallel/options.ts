@@ -1,7 +1,6 @@
 /** Which devices, in which threads or processes, compute a model together. */
-import { Device, DeviceError, type DeviceKind, type DeviceLike } from '@x/core';
+import { Device, DeviceError, type DeviceKind, type DeviceLike, kinds } from '@x/core';
 import { TransformersError } from '@x/transformers';
-import { boolean, type OptionRule } from '../options';
 import type { ProcessGroup } from './environment';
 
 export interface ParallelOptions {
@@ -37,21 +36,21 @@ const MAX_MS = 2 ** 31 - 1;
 const isDevice = (value: unknown) => value instanceof Device || typeof value === 'string';
 
 export const PARALLEL_OPTIONS = {
-  devices: [
+  devices: kinds.kind(
     (value) => Array.isArray(value) && value.length > 0 && value.every(isDevice),
-    "a list of devices or their names, such as ['cuda:0', 'cuda:1']",
-  ],
-  tensorParallel: [
+    "give a list of devices or their names, such as ['cuda:0', 'cuda:1']",
+  ),
+  tensorParallel: kinds.kind(
     (value) => value === 'auto' || (Number.isInteger(value) && (value as number) >= 1),
-    "'auto' or a whole number of 1 or more",
-  ],
-  pipeline: boolean,
-  processes: [(value) => typeof value === 'object' && value !== null, 'what processGroup() gives'],
-  rankTimeoutMs: [
+    "give 'auto' or a whole number of 1 or more",
+  ),
+  pipeline: kinds.BOOLEAN,
+  processes: kinds.kind(kinds.isObject, 'give what processGroup() gives'),
+  rankTimeoutMs: kinds.kind(
     (value) => Number.isInteger(value) && (value as number) >= 100 && (value as number) <= MAX_MS,
-    `a whole number of milliseconds from 100 to ${MAX_MS}`,
-  ],
-} satisfies Record<keyof ParallelOptions, OptionRule>;
+    `give a whole number of milliseconds from 100 to ${MAX_MS}`,
+  ),
+} satisfies Record<keyof ParallelOptions, kinds.Kind>;
 
 /**
  * The devices of a model in this process, by rank; undefined where there is one and nobody asked for a list. What is wrong with

@@ -1,8 +1,8 @@
 /** A model on the devices of several processes: what the leading one and the others do. */
-import { CollectiveError, Device, type DeviceLike } from '@x/core';
+import { CollectiveError, Device, type DeviceLike, kinds } from '@x/core';
 import type { BuildOptions } from '../load/build-model';
 import { HUB_SOURCE, type HubSource, modelPath } from '../load/model-files';
-import { callback, checkOptions, type OptionRule, signal } from '../options';
+import { checkOptions } from '../options';
 import { checkGroup, type ProcessGroup } from './environment';
 import { Follower } from './follower';
 import { loadTogether, type ParallelModel } from './load';
@@ -19,14 +19,11 @@ export interface FollowOptions extends HubSource {
 }
 
 const OPTIONS = {
-  device: [
-    (value) => value instanceof Device || typeof value === 'string',
-    'a Device or its name, such as Device.cpu() or "cpu"',
-  ],
-  signal,
-  onLoaded: callback,
+  device: kinds.DEVICE,
+  signal: kinds.SIGNAL,
+  onLoaded: kinds.FUNCTION,
   ...HUB_SOURCE,
-} satisfies Record<keyof FollowOptions, OptionRule>;
+} satisfies Record<keyof FollowOptions, kinds.Kind>;
 
 /** The device of a process that names none. */
 export async function deviceOfProcess({ localRank }: ProcessGroup): Promise<Device> {

@@ -1,5 +1,7 @@
 /** How tokens are sampled: what users give, and what it becomes with its defaults. */
+import { kinds } from '@x/core';
 import { TransformersError } from '@x/transformers';
+import { checkOptions } from '../options';
 
 export interface SamplingOptions {
   /**
@@ -34,9 +36,7 @@ export interface SamplingOptions {
 
 export type SamplingSettings = Required<SamplingOptions>;
 
-function invalid(option: string, value: unknown, allowed: string, of = ''): TransformersError {
-  return new TransformersError('INVALID_OPTION', `${option}${of} is ${String(value)}; give ${allowed}.`, { option });
-}
+const OP = 'sampling';
 
 /** @throws TransformersError INVALID_OPTION naming the first option that means nothing */
 export function samplingSettings(options: SamplingOptions): SamplingSettings {
@@ -55,14 +55,14 @@ export function samplingSettings(options: SamplingOptions): SamplingSettings {
     repetitionWindow: options.repetitionWindow ?? 64,
     logitBias,
   };
-  for (const [name, [test, allowed]] of Object.entries(RULES)) {
-    const value = settings[name as keyof typeof RULES];
-    if (typeof value !== 'number' || !test(value)) throw invalid(name, value, allowed);
-  }
+  checkOptions(OP, settings, KINDS);
   for (const [id, bias] of Object.entries(logitBias)) {
-    if (!/^\d+$/.test(id)) throw invalid('logitBias', `for "${id}"`, 'ids of tokens, whole numbers from 0 on');
-    const isBias = typeof bias === 'number' && (isAddend(bias) || bias === Number.NEGATIVE_INFINITY);
-    if (!isBias) throw invalid('logitBias', bias, `${ADDENDS}, or -Infinity to exclude the token`, ` of token ${id}`);
+    const isId = /^\d+$/.test(id);
+    if (isId && BIAS.test(bias)) continue;
+    const message = isId
+      ? BIAS.refuse({ op: OP, name: `logitBias of token ${id}`, value: bias, args: [bias] }).message
+      : `${OP}: logitBias is for ${kinds.show(id)}; give ids of tokens, whole numbers from 0 on.`;
+    throw new TransformersError('INVALID_OPTION', message, { option: 'logitBias' });
   }
   return settings;
 }
@@ -75,22 +75,28 @@ const MOST = 1e30;
 const ADDENDS = 'a number from -1e30 to 1e30';
 const isAddend = (x: number) => Math.abs(x) <= MOST;
 
-type Rule = readonly [test: (value: number) => boolean, allowed: string];
-const share: Rule = [(x) => x > 0 && x <= 1, 'a number above 0 and at most 1 (off)'];
-const addend: Rule = [isAddend, `${ADDENDS} (0 is off)`];
+const number = (test: (value: number) => boolean, remedy: string) =>
+  kinds.kind((value) => typeof value === 'number' && test(value), remedy);
+const SHARE = number((x) => x > 0 && x <= 1, 'give a number above 0 and at most 1 (off)');
+const ADDEND = number(isAddend, `give ${ADDENDS} (0 is off)`);
+const BIAS = number(
+  (x) => isAddend(x) || x === Number.NEGATIVE_INFINITY,
+  `give ${ADDENDS}, or -Infinity to exclude the token`,
+);
 
-const RULES: Record<Exclude<keyof SamplingSettings, 'logitBias'>, Rule> = {
-  topK: [(x) => Number.isInteger(x) && x >= 0, 'an integer of 0 (off) or more'],
-  topP: share,
-  minP: [(x) => x >= 0 && x <= 1, 'a number from 0 (off) to 1'],
-  typicalP: share,
-  temperature: [(x) => x >= 0 && x <= MOST, 'a number from 0 (greedy) to 1e30'],
-  seed: [(x) => Number.isSafeInteger(x) && x >= 0, 'an integer from 0 to 2^53 - 1'],
-  repetitionPenalty: [(x) => x >= 1e-30 && x <= MOST, 'a number from 1e-30 to 1e30 (1 is off)'],
-  frequencyPenalty: addend,
-  presencePenalty: addend,
-  repetitionWindow: [
+const KINDS: Record<keyof SamplingSettings, kinds.Kind> = {
+  topK: number((x) => Number.isInteger(x) && x >= 0, 'give an integer of 0 (off) or more'),
+  topP: SHARE,
+  minP: number((x) => x >= 0 && x <= 1, 'give a number from 0 (off) to 1'),
+  typicalP: SHARE,
+  temperature: number((x) => x >= 0 && x <= MOST, 'give a number from 0 (greedy) to 1e30'),
+  seed: number((x) => Number.isSafeInteger(x) && x >= 0, 'give an integer from 0 to 2^53 - 1'),
+  repetitionPenalty: number((x) => x >= 1e-30 && x <= MOST, 'give a number from 1e-30 to 1e30 (1 is off)'),
+  frequencyPenalty: ADDEND,
+  presencePenalty: ADDEND,
+  repetitionWindow: number(
     (x) => x >= 0 && (Number.isInteger(x) || x === Number.POSITIVE_INFINITY),
-    'an integer of 0 or more, or Infinity',
-  ],
+    'give an integer of 0 or more, or Infinity',
+  ),
+  logitBias: kinds.kind(kinds.isObject, 'give an object of biases by token id'),
 };

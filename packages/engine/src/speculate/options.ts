@@ -1,6 +1,7 @@
 /** How `generate` is told where drafts come from. */
+import { kinds } from '@x/core';
 import { TransformersError } from '@x/transformers';
-import { checkOptions, type OptionRule } from '../options';
+import { checkOptions } from '../options';
 import { checkDraft, type DraftParts, ModelDrafter } from './draft-model';
 import type { Drafter } from './drafter';
 import { LookupDrafter } from './lookup';
@@ -31,29 +32,27 @@ export type Speculative = 'lookup' | { lookup: LookupOptions } | DraftOptions;
 
 /** A step of so many drafts and one token more has 16 rows. */
 const MOST = 15;
-const TOKENS: OptionRule = [
+const TOKENS = kinds.kind(
   (value) => Number.isInteger(value) && (value as number) >= 1 && (value as number) <= MOST,
-  `a whole number from 1 to ${MOST}`,
-];
+  `give a whole number from 1 to ${MOST}`,
+);
 const LOOKUP = {
   tokens: TOKENS,
-  minMatch: [(value) => Number.isInteger(value) && (value as number) >= 1, 'a whole number of 1 or more'],
-} satisfies Record<keyof LookupOptions, OptionRule>;
+  minMatch: kinds.POSITIVE,
+} satisfies Record<keyof LookupOptions, kinds.Kind>;
 const DRAFT = {
-  draft: [
+  draft: kinds.kind(
     (value) => typeof (value as DraftModel | null)?.draftParts === 'function',
-    'a model that loadModel gave, of the same vocabulary',
-  ],
+    'give a model that loadModel gave, of the same vocabulary',
+  ),
   tokens: TOKENS,
-} satisfies Record<keyof DraftOptions, OptionRule>;
-
-const isObject = (value: unknown) => typeof value === 'object' && value !== null;
+} satisfies Record<keyof DraftOptions, kinds.Kind>;
 
 /** What it holds is checked by {@link drafting}. */
-export const speculative: OptionRule = [
-  (value) => value === 'lookup' || (isObject(value) && ('lookup' in (value as object) || 'draft' in (value as object))),
-  "'lookup', { lookup: { tokens, minMatch } } or { draft: model, tokens }",
-];
+export const speculative: kinds.Kind = kinds.kind(
+  (value) => value === 'lookup' || (kinds.isObject(value) && ('lookup' in value || 'draft' in value)),
+  "give 'lookup', { lookup: { tokens, minMatch } } or { draft: model, tokens }",
+);
 
 /**
  * Makes the drafter of a text, which its caller closes. All checks are made at once.
@@ -74,7 +73,8 @@ export function drafting(option: Speculative, target: DraftParts): () => Drafter
     checkDraft(parts, target);
     return () => new ModelDrafter(tokens, parts);
   }
-  if (option !== 'lookup') checkOptions(place, option, { lookup: [isObject, 'an object, such as { tokens: 7 }'] });
+  if (option !== 'lookup')
+    checkOptions(place, option, { lookup: kinds.kind(kinds.isObject, 'give an object, such as { tokens: 7 }') });
   const lookup = option === 'lookup' ? {} : option.lookup;
   checkOptions(`${place}.lookup`, lookup, LOOKUP);
   const { tokens = 7, minMatch = 2 } = lookup;

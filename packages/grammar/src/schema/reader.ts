@@ -108,7 +108,7 @@ export class SchemaReader {
   condition(value: unknown, pointer: string): Condition {
     if (value === true) return this.conditions.always;
     if (value === false) return this.conditions.never;
-    if (!isObject(value)) return badSchema(pointer, `${shown(value)} is no schema; give an object, true or false`);
+    if (!isObject(value)) return badSchema(pointer, `${kinds.show(value)} is no schema; give an object, true or false`);
     return this.conditions.schema(value, this.document.placeOf(value, { pointer, base: this.place.base }));
   }
 
@@ -126,12 +126,8 @@ export class SchemaReader {
   private typed<T>(name: string, wanted: string, is: (value: unknown) => value is T): T | undefined {
     const value = this.any(name);
     if (value === undefined || is(value)) return value;
-    return badSchema(this.at(name), `${shown(value)} is given where ${wanted} is needed`);
+    return badSchema(this.at(name), `${kinds.show(value)} is given where ${wanted} is needed`);
   }
 }
 
 export const isObject = kinds.isObject as (value: unknown) => value is Record<string, Json>;
-
-function shown(value: unknown): string {
-  return (JSON.stringify(value) ?? String(value)).slice(0, 60);
-}

@@ -97,7 +97,7 @@ export class GgufMetadata extends Map<string, GgufValue> {
 
   #wrong(key: string, wanted: string) {
     const value = this.require(key);
-    const kind = value.type === 'array' ? `array of ${value.elementType}` : `${value.type} ${shorten(value.value)}`;
+    const kind = value.type === 'array' ? `array of ${value.elementType}` : `${value.type} ${kinds.show(value.value)}`;
     return ggufError(
       'GGUF_WRONG_TYPE',
       this.path,
@@ -129,9 +129,4 @@ function toNumbers(items: ArrayLike<number | bigint>): number[] {
   const out = new Array<number>(items.length);
   for (let i = 0; i < out.length; i++) out[i] = Number(items[i]);
   return out;
-}
-
-function shorten(value: unknown): string {
-  const text = typeof value === 'string' ? JSON.stringify(value) : String(value);
-  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
 }

@@ -132,7 +132,7 @@ function encodeHeader(
     if (!isTensor(tensor))
       throw invalid(path, `tensors[${i}] is ${kinds.show(tensor)} and needs a name, a type and a shape`);
     const { name, type, shape } = tensor;
-    const where = `tensor '${name}' (${type} ${kinds.showList(shape)})`;
+    const where = `tensor '${name}' (${type} ${kinds.show(shape)})`;
     if (names.has(name)) throw invalid(path, `${where} is there twice`);
     names.add(name);
     if (!isQuantType(type)) throw invalid(path, `${where} has a type that cannot be written`);

@@ -4,7 +4,7 @@ import type { ToolChoice } from '@x/engine';
 import type { ChatMessage, ToolCall, ToolDefinition } from '@x/transformers';
 import { badField } from '../errors';
 import { argumentsOf } from '../written-calls';
-import { type Fields, shown } from './fields';
+import type { Fields } from './fields';
 
 const MAX_MESSAGES = 4096;
 const MAX_PARTS = 256;
@@ -47,12 +47,13 @@ function readMessage(fields: Fields): ChatMessage {
 export function readContent(fields: Fields, name: string, types: readonly string[]): string | undefined {
   const raw = fields.raw(name);
   if (raw === undefined || typeof raw === 'string') return raw;
-  if (!Array.isArray(raw)) throw badField(fields.at(name), `is ${shown(raw)}; give a text, or a list of parts`);
+  if (!Array.isArray(raw))
+    throw badField(fields.at(name), `is ${kinds.showField(raw)}; give a text, or a list of parts`);
   const parts = fields.objects(name, MAX_PARTS)!;
   return parts
     .map((part) => {
       const type = part.required('type', part.string('type'));
-      if (!types.includes(type)) throw badField(part.at('type'), `is ${shown(type)}; this server takes text`);
+      if (!types.includes(type)) throw badField(part.at('type'), `is ${kinds.showField(type)}; this server takes text`);
       const text = type === 'refusal' ? 'refusal' : 'text';
       return part.required(text, part.string(text));
     })
@@ -80,7 +81,7 @@ export function readTools(fields: Fields): ToolDefinition[] {
   const tools = fields.objects('tools', MAX_TOOLS) ?? [];
   const read = tools.map((tool) => {
     if (tool.raw('type') !== 'function')
-      throw badField(tool.at('type'), `is ${shown(tool.raw('type'))}; give "function"`);
+      throw badField(tool.at('type'), `is ${kinds.showField(tool.raw('type'))}; give "function"`);
     return readTool(tool.required('function', tool.object('function')));
   });
   return checkNames(fields, read);
@@ -102,7 +103,7 @@ export function readTool(fields: Fields): ToolDefinition {
 export function checkNames(fields: Fields, tools: ToolDefinition[]): ToolDefinition[] {
   const names = tools.map(({ name }) => name);
   const twice = names.find((name, i) => names.indexOf(name) !== i);
-  if (twice !== undefined) throw badField(fields.at('tools'), `has two tools with the name ${shown(twice)}`);
+  if (twice !== undefined) throw badField(fields.at('tools'), `has two tools with the name ${kinds.showField(twice)}`);
   return tools;
 }
 
@@ -128,7 +129,7 @@ export function readToolChoice(fields: Fields, tools: readonly ToolDefinition[],
     const named = nested ? holder.required('function', holder.object('function')) : holder;
     const name = named.required('name', named.string('name', 64));
     if (!tools.some((tool) => tool.name === name))
-      throw badField(named.at('name'), `is ${shown(name)}, which is none of the tools`);
+      throw badField(named.at('name'), `is ${kinds.showField(name)}, which is none of the tools`);
     return name;
   };
   if (type === 'function') return { tools, toolChoice: { name: nameOf(choice) } };

@@ -11,8 +11,8 @@ export class Fields {
 
   static of(value: unknown, path = ''): Fields {
     if (kinds.isObject(value)) return new Fields(value, path);
-    if (path !== '') throw badField(path, `is ${shown(value)}; give an object`);
-    throw new ApiError(400, `The body is ${shown(value)}; give a JSON object.`);
+    if (path !== '') throw badField(path, `is ${kinds.showField(value)}; give an object`);
+    throw new ApiError(400, `The body is ${kinds.showField(value)}; give a JSON object.`);
   }
 
   /** The field's place in the body. */
@@ -35,7 +35,7 @@ export class Fields {
   string(name: string, maxLength = Number.POSITIVE_INFINITY): string | undefined {
     const value = this.raw(name);
     if (value === undefined) return undefined;
-    if (typeof value !== 'string') throw badField(this.at(name), `is ${shown(value)}; give a string`);
+    if (typeof value !== 'string') throw badField(this.at(name), `is ${kinds.showField(value)}; give a string`);
     if (value.length > maxLength)
       throw badField(this.at(name), `has ${value.length} characters; give at most ${maxLength}`);
     return value;
@@ -45,26 +45,29 @@ export class Fields {
     const value = this.raw(name);
     if (value === undefined) return undefined;
     if (typeof value === 'number' && value >= from && value <= to) return value;
-    throw badField(this.at(name), `is ${shown(value)}; give a number from ${from} to ${to}`);
+    throw badField(this.at(name), `is ${kinds.showField(value)}; give a number from ${from} to ${to}`);
   }
 
   integer(name: string, from: number, to: number): number | undefined {
     const value = this.raw(name);
     if (value === undefined) return undefined;
     if (Number.isInteger(value) && (value as number) >= from && (value as number) <= to) return value as number;
-    throw badField(this.at(name), `is ${shown(value)}; give a whole number from ${from} to ${to}`);
+    throw badField(this.at(name), `is ${kinds.showField(value)}; give a whole number from ${from} to ${to}`);
   }
 
   boolean(name: string): boolean | undefined {
     const value = this.raw(name);
     if (value === undefined || typeof value === 'boolean') return value;
-    throw badField(this.at(name), `is ${shown(value)}; give true or false`);
+    throw badField(this.at(name), `is ${kinds.showField(value)}; give true or false`);
   }
 
   choice<const T extends string>(name: string, allowed: readonly T[]): T | undefined {
     const value = this.raw(name);
     if (value === undefined || allowed.includes(value as T)) return value as T | undefined;
-    throw badField(this.at(name), `is ${shown(value)}; give ${allowed.map((one) => JSON.stringify(one)).join(' or ')}`);
+    throw badField(
+      this.at(name),
+      `is ${kinds.showField(value)}; give ${allowed.map((one) => JSON.stringify(one)).join(' or ')}`,
+    );
   }
 
   object(name: string): Fields | undefined {
@@ -75,7 +78,7 @@ export class Fields {
   list(name: string, maxItems: number): unknown[] | undefined {
     const value = this.raw(name);
     if (value === undefined) return undefined;
-    if (!Array.isArray(value)) throw badField(this.at(name), `is ${shown(value)}; give a list`);
+    if (!Array.isArray(value)) throw badField(this.at(name), `is ${kinds.showField(value)}; give a list`);
     if (value.length > maxItems) throw badField(this.at(name), `has ${value.length} items; give at most ${maxItems}`);
     return value;
   }
@@ -102,11 +105,4 @@ export class Fields {
 /** A list of token ids that is not empty. */
 export function isTokens(value: unknown): value is number[] {
   return Array.isArray(value) && value.length > 0 && value.every((id) => Number.isInteger(id) && id >= 0);
-}
-
-/** A value for a message: short, and no more of it than tells what it is. */
-export function shown(value: unknown): string {
-  if (typeof value === 'string') return value.length > 32 ? 'a long string' : JSON.stringify(value);
-  if (Array.isArray(value)) return 'a list';
-  return kinds.isObject(value) ? 'an object' : String(value);
 }

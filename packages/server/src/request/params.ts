@@ -26,8 +26,8 @@ export function paramOf(option: string, route: string): string {
     : option.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
-/** Functions of the engine that its messages begin with. */
-const CALLED = /^(generate|chat|embed|forward): /;
+/** What the engine's messages begin with. */
+const CALLED = /^(generate|sampling|chat|embed|forward): /;
 /** What only those can do who run the server. */
 const FOR_OPERATORS = /, or load the model with [^.]*/;
 

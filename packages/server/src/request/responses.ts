@@ -1,4 +1,5 @@
 /** The body of `/v1/responses`: items in, as messages of a chat. */
+import { kinds } from '@x/core';
 import type { ChatOptions } from '@x/engine';
 import type { ChatMessage } from '@x/transformers';
 import { badField } from '../errors';
@@ -12,7 +13,7 @@ import {
   readTool,
   readToolChoice,
 } from './chat';
-import { type Fields, shown } from './fields';
+import type { Fields } from './fields';
 import { MAX_TOP_LOGPROBS, readMaxTokens, readSampling } from './sampling';
 
 const MAX_ITEMS = 4096;
@@ -44,7 +45,7 @@ export function readResponses(fields: Fields, options: ResolvedOptions): Respons
   const top = fields.integer('top_logprobs', 0, MAX_TOP_LOGPROBS);
   const include = fields.list('include', 16) ?? [];
   for (const [i, one] of include.entries())
-    if (typeof one !== 'string') throw badField(fields.at(`include[${i}]`), `is ${shown(one)}; give a text`);
+    if (typeof one !== 'string') throw badField(fields.at(`include[${i}]`), `is ${kinds.showField(one)}; give a text`);
   fields.object('metadata');
   const sampling = readSampling(fields);
   const parallel = fields.boolean('parallel_tool_calls') ?? true;
@@ -86,14 +87,14 @@ export function readResponses(fields: Fields, options: ResolvedOptions): Respons
 
 function readFunction(tool: Fields) {
   if (tool.raw('type') !== 'function')
-    throw badField(tool.at('type'), `is ${shown(tool.raw('type'))}; this server has "function" alone`);
+    throw badField(tool.at('type'), `is ${kinds.showField(tool.raw('type'))}; this server has "function" alone`);
   return readTool(tool);
 }
 
 function readInput(fields: Fields): ChatMessage[] {
   const raw = fields.required('input', fields.raw('input'));
   if (typeof raw === 'string') return [{ role: 'user', content: raw }];
-  if (!Array.isArray(raw)) throw badField('input', `is ${shown(raw)}; give a text, or a list of items`);
+  if (!Array.isArray(raw)) throw badField('input', `is ${kinds.showField(raw)}; give a text, or a list of items`);
   const items = fields.objects('input', MAX_ITEMS)!;
   if (items.length === 0) throw badField('input', 'is empty; give a text or at least one item');
   const messages: ChatMessage[] = [];
@@ -127,7 +128,7 @@ function readInput(fields: Fields): ChatMessage[] {
     } else
       throw badField(
         item.at('type'),
-        `is ${shown(type)}; this server takes messages, calls, their outputs and reasoning`,
+        `is ${kinds.showField(type)}; this server takes messages, calls, their outputs and reasoning`,
       );
   }
   return messages;

@@ -1,8 +1,9 @@
 /** The fields that say how tokens are chosen and when a text ends: OpenAI's, and those that other servers have added. */
+import { kinds } from '@x/core';
 import type { GenerateOptions } from '@x/engine';
 import { badField } from '../errors';
 import type { ResolvedOptions } from '../options';
-import { type Fields, shown } from './fields';
+import type { Fields } from './fields';
 
 const MAX_STOPS = 16;
 const MAX_STOP_LENGTH = 512;
@@ -104,7 +105,10 @@ function readStop(fields: Fields): string[] | undefined {
   const stops = typeof raw === 'string' ? [raw] : fields.list('stop', MAX_STOPS)!;
   for (const stop of stops) {
     if (typeof stop !== 'string' || stop === '' || stop.length > MAX_STOP_LENGTH)
-      throw badField(fields.at('stop'), `holds ${shown(stop)}; give strings of 1 to ${MAX_STOP_LENGTH} characters`);
+      throw badField(
+        fields.at('stop'),
+        `holds ${kinds.showField(stop)}; give strings of 1 to ${MAX_STOP_LENGTH} characters`,
+      );
   }
   return stops as string[];
 }
@@ -116,7 +120,8 @@ function readBias(fields: Fields): Record<number, number> | undefined {
   if (names.length > MAX_BIASES) throw badField('logit_bias', `has ${names.length} tokens; give at most ${MAX_BIASES}`);
   const bias: Record<number, number> = {};
   for (const name of names) {
-    if (!/^\d{1,9}$/.test(name)) throw badField('logit_bias', `has the name ${shown(name)}; give ids of tokens`);
+    if (!/^\d{1,9}$/.test(name))
+      throw badField('logit_bias', `has the name ${kinds.showField(name)}; give ids of tokens`);
     bias[Number(name)] = given.number(name, -100, 100)!;
   }
   return bias;

@@ -1,11 +1,12 @@
 /** `POST /v1/completions`: texts that go on, as OpenAI's first interface has them. */
 import { randomUUID } from 'node:crypto';
+import { kinds } from '@x/core';
 import type { FinishReason, GenerationStats, Piece } from '@x/engine';
 import { badField } from '../errors';
 import type { Job } from '../job';
 import type { Lease } from '../model-pool';
 import type { ResolvedOptions } from '../options';
-import { type Fields, isTokens, shown } from '../request/fields';
+import { type Fields, isTokens } from '../request/fields';
 import {
   forChoice,
   MAX_TOP_LOGPROBS,
@@ -179,7 +180,8 @@ function readPrompts(fields: Fields, { maxChoices }: ResolvedOptions): Prompt[] 
   const list = Array.isArray(prompt) ? fields.list('prompt', maxChoices)! : [];
   const wrong = list.findIndex((one) => typeof one !== 'string' && !isTokens(one));
   if (list.length === 0 || wrong >= 0) {
-    const what = list.length === 0 ? shown(prompt) : `a list with ${shown(list[wrong])} at ${wrong}`;
+    const what =
+      list.length === 0 ? kinds.showField(prompt) : `a list with ${kinds.showField(list[wrong])} at ${wrong}`;
     throw badField('prompt', `is ${what}; give a string, a list of token ids, or a list of those`);
   }
   return list as Prompt[];

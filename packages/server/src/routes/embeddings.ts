@@ -1,8 +1,9 @@
 /** `POST /v1/embeddings`. */
+import { kinds } from '@x/core';
 import type { EmbeddingInput } from '@x/engine';
 import { ApiError, badField, toApiError } from '../errors';
 import type { Job } from '../job';
-import { type Fields, isTokens, shown } from '../request/fields';
+import { type Fields, isTokens } from '../request/fields';
 import type { Service } from '../service';
 
 /** Texts of a request, as OpenAI has it. */
@@ -58,6 +59,6 @@ function readInputs(fields: Fields): EmbeddingInput[] {
   const list = Array.isArray(input) ? fields.list('input', MAX_INPUTS)! : [];
   const wrong = list.findIndex((one) => !isInput(one));
   if (list.length > 0 && wrong < 0) return list as EmbeddingInput[];
-  const what = list.length === 0 ? shown(input) : `a list with ${shown(list[wrong])} at ${wrong}`;
+  const what = list.length === 0 ? kinds.showField(input) : `a list with ${kinds.showField(list[wrong])} at ${wrong}`;
   throw badField('input', `is ${what}; give a text that is not empty, a list of token ids, or a list of those`);
 }

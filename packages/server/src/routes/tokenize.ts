@@ -1,7 +1,7 @@
 /** `POST /tokenize` and `POST /detokenize`. */
+import { kinds } from '@x/core';
 import { badField } from '../errors';
 import type { Job } from '../job';
-import { shown } from '../request/fields';
 import type { Service } from '../service';
 
 const MAX_TOKENS = 2 ** 20;
@@ -27,7 +27,7 @@ export async function detokenize(service: Service, job: Job): Promise<Response> 
   const name = service.modelName(fields);
   const tokens = fields.required('tokens', fields.list('tokens', MAX_TOKENS));
   const wrong = tokens.findIndex((id) => !Number.isInteger(id) || (id as number) < 0);
-  if (wrong >= 0) throw badField(`tokens[${wrong}]`, `is ${shown(tokens[wrong])}; give ids of tokens`);
+  if (wrong >= 0) throw badField(`tokens[${wrong}]`, `is ${kinds.showField(tokens[wrong])}; give ids of tokens`);
   const { lease } = await service.enter(job, name, 0);
   const prompt = lease.any.tokenizer.decode(tokens as number[], { skipSpecialTokens: false });
   return Response.json({ prompt, content: prompt });

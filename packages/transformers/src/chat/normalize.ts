@@ -19,7 +19,7 @@ export function checkMessages(messages: readonly ChatMessage[]): void {
   }
   for (const [i, message] of messages.entries()) {
     const fail = (field: string, value: unknown, wanted: string) =>
-      bad(`chat: messages[${i}]${field} is ${shown(value)}; give ${wanted}.`);
+      bad(`chat: messages[${i}]${field} is ${kinds.showField(value)}; give ${wanted}.`);
     if (typeof message !== 'object' || message === null) throw fail('', message, 'an object with role and content');
     const { role, content, reasoning, toolCalls, toolCallId, name } = message;
     if (!ROLES.has(role)) throw fail('.role', role, `one of ${[...ROLES].join(', ')}`);
@@ -44,11 +44,12 @@ export function checkMessages(messages: readonly ChatMessage[]): void {
  * @throws TransformersError BAD_MESSAGES naming the tool and the field
  */
 export function checkTools(tools: readonly ToolDefinition[]): readonly ToolDefinition[] {
-  if (!Array.isArray(tools)) throw bad(`chat: tools is ${shown(tools)}; give a list of { name, parameters }.`);
+  if (!Array.isArray(tools))
+    throw bad(`chat: tools is ${kinds.showField(tools)}; give a list of { name, parameters }.`);
   const names = new Set<string>();
   return (tools as readonly ToolDefinition[]).map((tool, i): ToolDefinition => {
     const fail = (field: string, value: unknown, wanted: string) =>
-      bad(`chat: tools[${i}]${field} is ${shown(value)}; give ${wanted}.`);
+      bad(`chat: tools[${i}]${field} is ${kinds.showField(value)}; give ${wanted}.`);
     if (!kinds.isObject(tool)) throw fail('', tool, 'an object with name and parameters');
     if (typeof tool.name !== 'string' || !/^[\w.-]{1,128}$/.test(tool.name))
       throw fail('.name', tool.name, 'letters, digits, _, . and -, at most 128');
@@ -79,15 +80,6 @@ function checkDepth(value: unknown, at: string, depth = 0): void {
     throw bad(`chat: ${at} holds a ${typeof value}; give what JSON can hold.`);
   if (typeof value !== 'object' || value === null) return;
   for (const item of Object.values(value)) checkDepth(item, at, depth + 1);
-}
-
-function shown(value: unknown): string {
-  if (value === undefined) return 'missing';
-  if (Array.isArray(value)) return 'a list';
-  // Not as text: an object may have none.
-  if (kinds.isObject(value)) return 'an object';
-  const text = typeof value === 'string' ? JSON.stringify(value) : String(value);
-  return text.length > 60 ? `${text.slice(0, 60)}...` : text;
 }
 
 /** What templates differ in, read off their text. */

@@ -1,4 +1,5 @@
 /** Errors of configurations, and how they show values. */
+import { kinds } from '@x/core';
 import { TransformersError } from '../errors';
 
 /** @param what continues "config.json" */
@@ -15,7 +16,4 @@ export function unsupported(what: string): TransformersError {
 }
 
 /** A value of any kind for a message. */
-export function shown(value: unknown): string {
-  const text = JSON.stringify(value) ?? 'nothing';
-  return text.length > 80 ? `${text.slice(0, 80)}...` : text;
-}
+export const shown: (value: unknown) => string = kinds.show;

@@ -1,4 +1,5 @@
 /** Reading objects from files field by field; what is wrong is said with the place of the field. */
+import { kinds } from '@x/core';
 import { TransformersError } from '../errors';
 
 export function badTokenizer(what: string, cause?: unknown): TransformersError {
@@ -11,8 +12,8 @@ export function badTokenizer(what: string, cause?: unknown): TransformersError {
 
 /** @throws TransformersError BAD_TOKENIZER */
 export function wrong(at: string, value: unknown, wanted: string): never {
-  const shown = value === undefined ? 'missing' : (JSON.stringify(value) ?? typeof value);
-  throw badTokenizer(`${at} is ${shown.length > 60 ? `${shown.slice(0, 60)}...` : shown}, but ${wanted} is needed`);
+  const given = value === undefined ? 'missing' : kinds.show(value);
+  throw badTokenizer(`${at} is ${given}, but ${wanted} is needed`);
 }
 
 /** An object of the file. Fields without a fallback must be there; null counts as absent. */

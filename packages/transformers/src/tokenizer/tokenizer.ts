@@ -140,7 +140,7 @@ export class Tokenizer {
     if (typeof pattern !== 'string' || pattern === '') {
       throw new TransformersError(
         'INVALID_OPTION',
-        `fromTiktoken: pattern is ${JSON.stringify(pattern)}; give a regular expression, or a name such as "gpt-4o".`,
+        `fromTiktoken: pattern is ${kinds.show(pattern)}; give a regular expression, or a name such as "gpt-4o".`,
       );
     }
     const split = PRE_TOKENIZERS.get(pattern)?.split ?? [pattern];
@@ -329,7 +329,7 @@ function siblingOptions(directory: string): TokenizerOptions {
     }
     throw new TransformersError(
       'BAD_CONFIG',
-      `${path} gives eos_token_id = ${JSON.stringify(ids).slice(0, 100)}, but a token id or a list of some is needed; download it again.`,
+      `${path} gives eos_token_id = ${kinds.show(ids)}, but a token id or a list of some is needed; download it again.`,
     );
   }
   return {};
