@@ -1,5 +1,5 @@
 /**
- * Weights with LoRA adapters merged into them, W + scale · B · A: a {@link ModelSource} whose rows are made when they are read, so
+ * Weights with LoRA adapters merged into them, W + scale · B · A: a {@link OpenModel} whose rows are made when they are read, so
  * that no more than a part of one weight is in memory, as without adapters.
  */
 import { existsSync, statSync } from 'node:fs';
@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { CandleError, Device, scope, Tensor } from '@x/core';
 import { checkLora, type LoraDelta, type LoraFile, openLora, TransformersError } from '@x/transformers';
 import { InvalidArgumentError } from 'commander';
-import { type ModelSource, rowsOf, type SourceTensor } from './model-source';
+import { type OpenModel, rowsOf, type SourceTensor } from './model-source';
 
 /** An adapter, and how much of it. */
 export interface AdapterSource {
@@ -43,7 +43,7 @@ interface Addition {
  * @throws TransformersError BAD_ADAPTER, UNSUPPORTED_ADAPTER; FileFormatError; CandleError INVALID_ARGUMENT for weights without a
  *   description of their model
  */
-export function mergeAdapters(source: ModelSource, adapters: readonly AdapterSource[]): ModelSource {
+export function mergeAdapters(source: OpenModel, adapters: readonly AdapterSource[]): OpenModel {
   if (adapters.length === 0) return source;
   const files: LoraFile[] = [];
   const close = () => {

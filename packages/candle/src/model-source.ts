@@ -42,7 +42,7 @@ export interface SourceTensor {
   done(): void;
 }
 
-export interface ModelSource {
+export interface OpenModel {
   readonly kind: 'gguf' | 'safetensors';
   readonly metadata: ReadonlyMap<string, GgufValue>;
   readonly tensors: readonly SourceTensor[];
@@ -63,7 +63,7 @@ export async function localModel(model: string, options: DownloadOptions): Promi
 }
 
 /** Opens whatever `path` names. @throws FileFormatError, TransformersError as the readers of the formats */
-export function openModel(path: string): ModelSource {
+export function openModel(path: string): OpenModel {
   if (existsSync(path) && statSync(path).isDirectory()) {
     const files = findModel(path);
     return files.kind === 'gguf' ? openGguf(files.path) : openCheckpoint(path, files.weights);
@@ -81,7 +81,7 @@ export function rowsOf(shape: readonly number[]): { rows: number; k: number } {
   return { rows: k === 0 ? 0 : count / k, k };
 }
 
-function openGguf(path: string): ModelSource {
+function openGguf(path: string): OpenModel {
   const file = GgufFile.open(path);
   const tensors = [...file.tensors.values()].map(({ name, shape, type, byteLength, format }): SourceTensor => {
     const { k } = rowsOf(shape);
@@ -112,14 +112,14 @@ function openGguf(path: string): ModelSource {
 }
 
 /** A Hugging Face directory of a language model: names, row order, metadata and tokenizer become GGUF's. */
-function openCheckpoint(directory: string, weights: string | string[]): ModelSource {
+function openCheckpoint(directory: string, weights: string | string[]): OpenModel {
   const { metadata, names, tensors, ropeFactors, warnings } = ggufExportOfDirectory(directory);
   const source = fromSafetensors(weights, new Map(Object.entries(metadata)), tensors, { names, ropeFactors });
   const describe = () => describeConfig(readJsonFile(join(directory, 'config.json')));
   return { ...source, warnings, describe };
 }
 
-function openTensors(path: string): ModelSource {
+function openTensors(path: string): OpenModel {
   const metadata = new Map<string, GgufValue>([
     ['general.type', gguf.string('model')],
     ['general.name', gguf.string(basename(path).replace(/\.safetensors(\.index\.json)?$/, ''))],
@@ -132,7 +132,7 @@ function fromSafetensors(
   metadata: Map<string, GgufValue>,
   list: (names: readonly string[]) => GgufTensorName[],
   { names, ropeFactors }: Partial<Pick<GgufExport, 'names' | 'ropeFactors'>> = {},
-): ModelSource {
+): OpenModel {
   const files = ShardedSafetensors.open(weights);
   try {
     const file = new WeightFile(files, { names });

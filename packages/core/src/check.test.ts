@@ -30,7 +30,11 @@ test('options of their kinds pass, and undefined is a default', () => {
 test.each<[unknown, string, string | undefined]>([
   [null, 'run: the options are null; give an object, as { tokens: … }.', undefined],
   [[1], 'run: the options are [1]; give an object, as { tokens: … }.', undefined],
-  [{ token: 1 }, `run: there is no option "token". Near: 'tokens', 'key'. Options: tokens, fused, key, pad, signal.`, 'token'],
+  [
+    { token: 1 },
+    `run: there is no option "token". Near: 'tokens', 'key'. Options: tokens, fused, key, pad, signal.`,
+    'token',
+  ],
   [{ toString: 1 }, 'run: there is no option "toString". Options: tokens, fused, key, pad, signal.', 'toString'],
   [{ tokens: 0 }, 'run: tokens is 0; give a whole number from 1.', 'tokens'],
   [{ fused: null }, 'run: fused is null; give true or false.', 'fused'],

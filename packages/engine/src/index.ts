@@ -25,11 +25,11 @@ export { type LoadEmbeddingModelOptions, loadEmbeddingModel } from './embedding/
 export {
   type BatchOptions,
   type Classification,
-  type Embedding,
   EmbeddingModel,
   type EmbedOptions,
   type RankedDocument,
   type RerankOptions,
+  type TextEmbedding,
 } from './embedding/model';
 export {
   type FinishReason,

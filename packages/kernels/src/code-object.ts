@@ -6,7 +6,7 @@
 import { ElfFile, EM_AMDGPU, isElf } from './elf';
 import { KernelError } from './errors';
 import { decodeMsgPack, type MsgPack } from './msgpack';
-import type { KernelInfo, ParamType, ParsedCodeObject } from './types';
+import type { KernelInfo, KernelParamType, ParsedCodeObject } from './types';
 
 const SIGNATURE_PREFIX = 'x_sig_';
 const NT_AMDGPU_METADATA = 32;
@@ -35,12 +35,12 @@ export function parseCodeObject(bytes: Uint8Array): ParsedCodeObject {
   }
 }
 
-function signatureParams(text: string): ParamType[] {
-  return text === '' ? [] : (text.split(' ') as ParamType[]);
+function signatureParams(text: string): KernelParamType[] {
+  return text === '' ? [] : (text.split(' ') as KernelParamType[]);
 }
 
-function elfSignatures(elf: ElfFile): Map<string, ParamType[]> {
-  const signatures = new Map<string, ParamType[]>();
+function elfSignatures(elf: ElfFile): Map<string, KernelParamType[]> {
+  const signatures = new Map<string, KernelParamType[]>();
   for (const symbol of elf.dynamicSymbols()) {
     if (!symbol.name.startsWith(SIGNATURE_PREFIX)) continue;
     const text = new TextDecoder().decode(elf.contents(symbol)).replace(/\0.*$/s, '');
@@ -89,12 +89,12 @@ function numberOrNull(value: MsgPack | undefined): number | null {
   return typeof value === 'number' ? value : null;
 }
 
-function bitsOf(size: number): ParamType {
-  return size === 1 || size === 2 || size === 4 || size === 8 ? (`b${size * 8}` as ParamType) : `bytes${size}`;
+function bitsOf(size: number): KernelParamType {
+  return size === 1 || size === 2 || size === 4 || size === 8 ? (`b${size * 8}` as KernelParamType) : `bytes${size}`;
 }
 
-function metadataParams(args: MsgPack[]): ParamType[] {
-  const params: ParamType[] = [];
+function metadataParams(args: MsgPack[]): KernelParamType[] {
+  const params: KernelParamType[] = [];
   for (const argument of args.map(fields)) {
     const kind = argument['.value_kind'];
     if (kind === 'global_buffer') params.push('ptr');
@@ -133,18 +133,18 @@ function parseHsaco(elf: ElfFile): ParsedCodeObject {
 const PTX_SIGNATURE = /\.b8\s+x_sig_(\w+)\[\d+\](?:\s*=\s*\{([^}]*)\})?\s*;/g;
 const PTX_ENTRY = /\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?([^{;]*)\{/g;
 
-function ptxParam(declaration: string): ParamType {
+function ptxParam(declaration: string): KernelParamType {
   if (/\.ptr\b/.test(declaration)) return 'ptr';
   const array = /\[(\d+)\]/.exec(declaration);
   if (array !== null) return bitsOf(Number(array[1]));
   const type = /\.param\s+(?:\.align\s+\d+\s+)?\.([a-z])(\d+)/.exec(declaration);
   if (type === null) throw new RangeError(`PTX parameter "${declaration.trim()}" has no type`);
   if (type[1] === 'f') return type[2] === '64' ? 'f64' : 'f32';
-  return `b${type[2]}` as ParamType;
+  return `b${type[2]}` as KernelParamType;
 }
 
 function parsePtx(text: string): ParsedCodeObject {
-  const signatures = new Map<string, ParamType[]>();
+  const signatures = new Map<string, KernelParamType[]>();
   for (const [, name, values] of text.matchAll(PTX_SIGNATURE)) {
     const codes = (values ?? '')
       .split(',')

@@ -44,4 +44,11 @@ export {
   type PackedFile,
 } from './stores';
 export { CUBIN_TARGETS, cubinTargets, gfxName, resolveTarget } from './targets';
-export type { CodeObjectFormat, KernelInfo, Manifest, ManifestModule, ParamType, ParsedCodeObject } from './types';
+export type {
+  CodeObjectFormat,
+  KernelInfo,
+  KernelParamType,
+  Manifest,
+  ManifestModule,
+  ParsedCodeObject,
+} from './types';

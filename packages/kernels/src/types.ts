@@ -2,7 +2,7 @@
  * The types of kernel parameters. The named ones come from a code object's own description (`x_sig_<kernel>`); `b8` …
  * `b64` are a parameter of that width, and `bytes<n>` a structure, of a kernel that has none.
  */
-export type ParamType =
+export type KernelParamType =
   | 'ptr'
   | 'u8'
   | 'u32'
@@ -26,7 +26,7 @@ export type ParamType =
 export interface KernelInfo {
   name: string;
   /** Parameters in order, each packed at its natural alignment. */
-  params: ParamType[];
+  params: KernelParamType[];
   /** Lanes of a warp that the code was compiled for: 1 on the host, 32 or 64 on a GPU. */
   warpSize: number;
   /** Vector, accumulation and scalar registers of a lane (AMD). */

@@ -70,7 +70,7 @@ export function headsAppend(
   cache: PagedCache,
   slots: Tensor,
 ): Tensor {
-  const { problem, kernels, sizes } = headsOf('headsAppend', parts, rotation, options, cache, slots);
+  const { problem, kernels, sizes } = checkedHeads('headsAppend', parts, rotation, options, cache, slots);
   const { tokens, heads, d } = sizes;
   if (problem && kernels)
     return Tensor.fromStorage(kernels.heads(problem, pagedPoolOf(cache)), [tokens, heads, d], parts.q.device);
@@ -117,7 +117,7 @@ export function promptHeads(
   slots: Tensor,
   wide: number,
 ): PromptHeadParts {
-  const { problem, kernels, sizes } = headsOf('promptHeads', parts, rotation, options, cache, slots);
+  const { problem, kernels, sizes } = checkedHeads('promptHeads', parts, rotation, options, cache, slots);
   const { tokens, heads, d } = sizes;
   const { device, dtype } = cache.keys;
   if (!Number.isInteger(wide) || wide < 0 || wide > tokens)
@@ -153,7 +153,7 @@ export function headsAttend(
   checkObjects('headsAttend', { options, places });
   const { window, softcap, sinks } = options;
   const attention = { window, softcap, sinks };
-  const { problem } = headsOf('headsAttend', parts, rotation, options, cache, places.slots);
+  const { problem } = checkedHeads('headsAttend', parts, rotation, options, cache, places.slots);
   const made = problem && pagedStep(problem, cache, places, attention);
   if (made) return made;
   using q = headsAppend(parts, rotation, options, cache, places.slots);
@@ -169,7 +169,7 @@ interface HeadSizes {
 }
 
 /** What {@link headsAppend} is asked for: sizes; for a kernel, where operands are as one wants them; kernels of it for such a cache. */
-function headsOf(
+function checkedHeads(
   op: string,
   parts: HeadParts,
   rotation: HeadRotation,

@@ -75,11 +75,7 @@ describe('arguments of @x/quantized', () => {
     ['options of a file', () => GgufFile.open(ALL_TYPES, 'foo' as never), /GgufFile\.open: options is "foo"; give/],
     ['a limit', () => GgufFile.open(ALL_TYPES, { limits: { headerMemory: Number.NaN } }), /headerMemory is NaN; give/],
     ['a limit', () => GgufFile.open(ALL_TYPES, { limits: { stringBytes: 'foo' as never } }), /stringBytes is "foo"/],
-    [
-      'bytes of a file',
-      () => GgufFile.fromBytes({} as never),
-      /fromBytes: bytes is {}; give bytes as a Uint8Array/,
-    ],
+    ['bytes of a file', () => GgufFile.fromBytes({} as never), /fromBytes: bytes is {}; give bytes as a Uint8Array/],
     ['a name', () => file.tensor(undefined as never), /TensorFile\.tensor: name is undefined; give a string/],
     ['a key', () => file.metadata.uint(0 as never), /GgufMetadata\.uint: key is 0; give a string/],
     ['a size of chunks', () => file.tensorChunks('Q8_0', Number.NaN), /chunkBytes is NaN; give a whole number from 1/],

@@ -223,7 +223,11 @@ describe('write', () => {
     }),
     ['a key', { metadata: new Map([[5, gguf.uint8(1)]]), tensors: [] }, /key 5 is no string/],
     ['a value', value(null), /'k' is null and needs its type/],
-    ['a type of a value', value({ type: Symbol('s'), value: 1 }), /'k' is { type: Symbol\(s\), value: 1 } and needs its type/],
+    [
+      'a type of a value',
+      value({ type: Symbol('s'), value: 1 }),
+      /'k' is { type: Symbol\(s\), value: 1 } and needs its type/,
+    ],
     ['items', array('uint32', 5), /needs its type/],
     ['a type of items', array('foo', [1]), /needs its type/],
     ['an item of arrays', array('array', [null]), /item that is none/],

@@ -27,8 +27,8 @@ const source = (name: string) => `
     X_FOR_EACH(i, n) y[i] = (float)i;
   }`;
 
-const compile = (name: string, defines: readonly string[] = []) =>
-  compileCached({ source: source(name), options: { defines }, platform: 'host', arch: 'x86-64-v2' });
+const compile = (name: string, flags: readonly string[] = []) =>
+  compileCached({ source: source(name), options: { flags }, platform: 'host', arch: 'x86-64-v2' });
 
 describe.runIf(hasClang)('the cache of compiled kernels', () => {
   let directory: string;

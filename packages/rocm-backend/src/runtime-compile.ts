@@ -17,7 +17,7 @@ export interface RuntimeSource {
   source: string;
   options: {
     /** Extra compiler options, such as `-DTILE=64`. */
-    defines?: readonly string[];
+    flags?: readonly string[];
     /** Parameter types by kernel name, for kernels that do not use the `KERNEL` macro. */
     params?: Record<string, readonly ParamType[]>;
   };
@@ -65,7 +65,7 @@ export function compileCacheStats(): CompileCacheStats {
 }
 
 const OPTIONS = kinds.fields({
-  defines: kinds.optional(
+  flags: kinds.optional(
     kinds.kind(
       (value) => Array.isArray(value) && value.every((option) => typeof option === 'string'),
       "give an array of compiler options, as ['-DTILE=64']",
@@ -81,7 +81,7 @@ export function compileCached(
   kinds.check('compile', 'source', request.source, kinds.STRING);
   kinds.check('compile', 'options', request.options, OPTIONS);
   const source = request.source.replace(/^[ \t]*#[ \t]*include[ \t]*"x\.h"[^\n]*$/m, () => headerSource());
-  const options = request.options.defines ?? [];
+  const options = request.options.flags ?? [];
   const { platform, arch } = request;
   const all = [...targetOptions(platform, arch), ...options];
   const key = sha256([platform, arch, compilerId(platform), ...all, source].join('\0'));

@@ -7,7 +7,7 @@ import { writtenArguments } from './written-calls';
 type Event = Record<string, unknown> & { type: string };
 type Status = 'in_progress' | 'completed' | 'incomplete';
 
-interface TextPart {
+interface ContentPart {
   type: 'output_text' | 'reasoning_text';
   text: string;
   annotations?: [];
@@ -19,7 +19,7 @@ interface Item {
   id: string;
   status: Status;
   role?: 'assistant';
-  content?: TextPart[];
+  content?: ContentPart[];
   summary?: [];
   call_id?: string;
   name?: string;
@@ -90,7 +90,7 @@ export class ResponseItems {
           ? { type: kind, id, status: 'in_progress', role: 'assistant', content: [] }
           : { type: kind, id, status: 'in_progress', summary: [], content: [] };
       events.push(...this.begin(item));
-      const part: TextPart =
+      const part: ContentPart =
         kind === 'message'
           ? { type: 'output_text', text: '', annotations: [], logprobs: [] }
           : { type: 'reasoning_text', text: '' };

@@ -23,7 +23,7 @@ import {
 import { Command, InvalidArgumentError } from 'commander';
 import { interruptible } from '../interrupt';
 import { type AdapterSource, adapterSources, mergeAdapters } from '../merge-adapters';
-import { localModel, type ModelSource, openModel, rowsOf, type SourceTensor } from '../model-source';
+import { localModel, type OpenModel, openModel, rowsOf, type SourceTensor } from '../model-source';
 import { wholeNumber } from '../option-values';
 import { formatBytes, guarded, paint, printJson, printWarning, table } from '../output';
 
@@ -185,7 +185,7 @@ export async function quantizeModel(
 
 /** What every tensor becomes: the mix's choice for matrices, f32 or what it was for the rest. */
 function planTypes(
-  source: ModelSource,
+  source: OpenModel,
   mix: MixName,
   imatrix: Imatrix | undefined,
   allowRequantize: boolean,
@@ -271,7 +271,7 @@ function isSame(a: Stats, b: Stats): boolean {
 }
 
 function metadataOf(
-  source: ModelSource,
+  source: OpenModel,
   mix: MixName,
   path: string | undefined,
   imatrix: Imatrix | undefined,

@@ -31,5 +31,5 @@ export interface CompiledProgram {
 
 export interface CompileOptions {
   /** Compiler options such as `-DTILE=64`. */
-  defines?: readonly string[];
+  flags?: readonly string[];
 }

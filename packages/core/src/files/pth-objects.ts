@@ -24,7 +24,7 @@ export interface TorchStorage {
   readonly start: number;
 }
 
-export interface StoredTensor {
+export interface TorchTensor {
   readonly storage: TorchStorage;
   /** Of the first element in the storage. */
   readonly offset: number;
@@ -149,7 +149,7 @@ function isLeftOut(module: string, name: string): boolean {
 const CLASSES = new Set(['torch.Tensor', 'torch.nn.parameter.Parameter', 'torch.nn.parameter.Buffer']);
 
 /**
- * Reads the pickle of a checkpoint: tensors come as {@link StoredTensor}.
+ * Reads the pickle of a checkpoint: tensors come as {@link TorchTensor}.
  * @param options.check sees every storage; throws an Error for one that is not there
  */
 export function torchReader({ check }: { check(storage: TorchStorage): void }): PickleReader {
@@ -208,7 +208,7 @@ function storageOf(id: unknown, check: (storage: TorchStorage) => void): TorchSt
 }
 
 /** `(storage, offset, sizes, strides, ...)`; a storage of bytes takes the element type that comes with the tensor. */
-function tensorOf([storage, offset, shape, strides]: readonly unknown[], type?: unknown): StoredTensor | PickleObject {
+function tensorOf([storage, offset, shape, strides]: readonly unknown[], type?: unknown): TorchTensor | PickleObject {
   if (storage instanceof PickleObject) return storage;
   const given = storage as TorchStorage | undefined;
   if (typeof given !== 'object' || given === null || !('byteLength' in given))

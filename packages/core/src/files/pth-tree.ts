@@ -1,6 +1,6 @@
 /** Finding things in what a checkpoint's pickle gave: dicts, lists, tensors and plain values, by dotted names. */
 import { PickleDict, PickleObject } from './pickle';
-import type { StoredTensor } from './pth-objects';
+import type { TorchTensor } from './pth-objects';
 
 /** A plain value of a checkpoint; whole numbers beyond 2^53 are bigints. */
 export type PthScalar = null | boolean | number | bigint | string | Uint8Array;
@@ -10,7 +10,7 @@ export type PthValue = PthScalar | PthScalar[];
 /** `object`: of a class that is not read, such as a sparse tensor. */
 export type PthKind = 'tensor' | 'value' | 'dict' | 'list' | 'object';
 
-export function isTensor(value: unknown): value is StoredTensor {
+export function isTensor(value: unknown): value is TorchTensor {
   return typeof value === 'object' && value !== null && 'storage' in value;
 }
 

@@ -15,7 +15,7 @@ import type { Tensor } from '../tensor';
 import { viewOf } from '../tensor/base';
 import { fromLatin1 } from './bytes';
 import { PickleBudget, PickleDict, PickleObject, readPickle } from './pickle';
-import { type StoredTensor, type TorchStorage, torchReader } from './pth-objects';
+import { type TorchStorage, type TorchTensor, torchReader } from './pth-objects';
 import { children, find, isTensor, kindOf, type PthKind, type PthValue, plain } from './pth-tree';
 import { loadEach, noSuchTensor, type TensorReader } from './safetensors';
 import { type ByteSource, type FileInput, openSource, partOf, readBlockSync } from './source';
@@ -65,7 +65,7 @@ export class PthFile implements TensorReader {
   readonly #source: ByteSource;
   /** Where `key` leads. */
   readonly #level: unknown;
-  readonly #tensors: Map<string, StoredTensor>;
+  readonly #tensors: Map<string, TorchTensor>;
   readonly #locate: (storage: TorchStorage) => Located;
   readonly #bigEndian: boolean;
   readonly #hint: string;
@@ -181,7 +181,7 @@ export class PthFile implements TensorReader {
     this.close();
   }
 
-  #tensor(name: string): StoredTensor {
+  #tensor(name: string): TorchTensor {
     const found = this.#tensors.get(name) ?? find(this.#level, name);
     if (isTensor(found)) return found;
     if (found instanceof PickleObject) {
@@ -346,9 +346,9 @@ function noSuchKey(path: string, key: string, level: unknown): never {
   );
 }
 
-function tensorsOf(level: unknown): Map<string, StoredTensor> {
+function tensorsOf(level: unknown): Map<string, TorchTensor> {
   if (isTensor(level)) return new Map([['tensor', level]]);
-  return new Map(children(level).filter((pair): pair is [string, StoredTensor] => isTensor(pair[1])));
+  return new Map(children(level).filter((pair): pair is [string, TorchTensor] => isTensor(pair[1])));
 }
 
 /** Where tensors are when there are none on this level. */

@@ -47,7 +47,7 @@ export interface EmbedOptions extends BatchOptions {
   normalize?: boolean;
 }
 
-export interface Embedding {
+export interface TextEmbedding {
   vector: Float32Array;
   /** Tokens that the model was given, prompt and special tokens included. */
   tokens: number;
@@ -145,9 +145,12 @@ export class EmbeddingModel {
    * @throws TransformersError INVALID_OPTION, EMPTY_INPUT for a text without tokens, CONTEXT_EXCEEDED with `truncate: false`,
    *   BAD_TOKEN; CandleError INVALID_ARGUMENT for what is no text; the signal's reason
    */
-  embed(text: string, options?: EmbedOptions): Promise<Embedding>;
-  embed(texts: readonly EmbeddingInput[], options?: EmbedOptions): Promise<Embedding[]>;
-  async embed(texts: string | readonly EmbeddingInput[], options: EmbedOptions = {}): Promise<Embedding | Embedding[]> {
+  embed(text: string, options?: EmbedOptions): Promise<TextEmbedding>;
+  embed(texts: readonly EmbeddingInput[], options?: EmbedOptions): Promise<TextEmbedding[]>;
+  async embed(
+    texts: string | readonly EmbeddingInput[],
+    options: EmbedOptions = {},
+  ): Promise<TextEmbedding | TextEmbedding[]> {
     checkOptions('embed', options, EMBED);
     this.#checkAlive('embed');
     const { dimensions = this.dimensions, normalize = true, promptName, prompt } = options;
@@ -168,7 +171,7 @@ export class EmbeddingModel {
       const whole = pooled.length === 1 ? pooled[0] : Tensor.cat(pooled, 1);
       return this.#dense.reduce((x, dense) => dense.forward(x), whole);
     });
-    const results = inputs.map(({ ids, dropped }, i): Embedding => {
+    const results = inputs.map(({ ids, dropped }, i): TextEmbedding => {
       const vector = vectors[i].slice(0, dimensions);
       return { vector: normalize ? unit(vector) : vector, tokens: ids.length, dropped };
     });

@@ -219,9 +219,7 @@ export function customOpSuite(name: string, device: () => Device): void {
       expect(() => kernel.launch(none, [])).toThrow(bad('launch of exp_in_place: size is null'));
       expect(() => kernel.launch(1, none)).toThrow(bad('launch of exp_in_place: args is null'));
       expect(() => device().compile(SOURCE, none)).toThrow(bad('compile: options is null'));
-      expect(() => device().compile(SOURCE, { defines: '-DX' as never })).toThrow(
-        bad('compile: options.defines is "-DX"'),
-      );
+      expect(() => device().compile(SOURCE, { flags: '-DX' as never })).toThrow(bad('compile: options.flags is "-DX"'));
       expect(() => device().compile('KERNEL(broken, (')).toThrow(expect.objectContaining({ code: 'COMPILE_FAILED' }));
     });
 

@@ -33,10 +33,10 @@ export function textPart(file: TensorReader): TensorReader {
   const part = PARTS.find((prefix) => file.has(prefix + EMBEDDING));
   const hasOthers =
     part === undefined && file.has(`model.${EMBEDDING}`) && file.names.some((name) => OTHERS.test(name));
-  return part !== undefined || hasOthers ? new TextPart(file, part) : file;
+  return part !== undefined || hasOthers ? new TextPartReader(file, part) : file;
 }
 
-class TextPart implements TensorReader {
+class TextPartReader implements TensorReader {
   readonly names: string[];
   private readonly stored = new Map<string, string>();
 
