@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { kinds } from '@x/core';
 import { BatchError } from './errors';
-import { linesOf } from './lines';
+import { linesOfFile } from './lines';
 
 const URLS = ['/v1/chat/completions', '/v1/completions', '/v1/embeddings'] as const;
 
@@ -63,11 +63,10 @@ export async function* requestsOf(
   models: readonly string[],
   signal?: AbortSignal,
 ): AsyncGenerator<BatchRequest> {
-  for await (const { number, text } of linesOf(path, signal)) {
-    const json = number === 1 ? text.replace(/^\uFEFF/, '') : text;
-    if (json.trim() === '') continue;
+  for await (const { number, text } of linesOfFile(path, signal)) {
+    if (text.trim() === '') continue;
     const where = `${path}, line ${number}`;
-    yield readRequest(parse(json, where), where, models);
+    yield readRequest(parse(text, where), where, models);
   }
 }
 

@@ -7,9 +7,10 @@ import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { kinds } from '@x/core';
 import { lockFile, type Release } from '@x/hub';
+import type { Line } from '../lines';
 import { BatchError } from './errors';
 import { LineFile, syncDirectory } from './line-file';
-import { type Line, linesOf } from './lines';
+import { linesOfFile } from './lines';
 import { type BatchRequest, ID_PREFIX } from './requests';
 
 /** What a request came to. */
@@ -179,7 +180,7 @@ async function scan(
 }
 
 async function* existing(path: string, signal?: AbortSignal): AsyncGenerator<Line> {
-  if (await stat(path).catch(() => undefined)) yield* linesOf(path, signal, true);
+  if (await stat(path).catch(() => undefined)) yield* linesOfFile(path, signal, true);
 }
 
 /** Whether a text is what is left of a line that was not written to its end: a disk may have the size and no content yet. */

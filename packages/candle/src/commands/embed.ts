@@ -2,7 +2,6 @@
  * `candle embed MODEL [FILES...]`: a line of text each from files or standard input, a JSON line of its vector each to stdout;
  * with `--query`, the lines by how well they answer it.
  */
-import { createReadStream } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { type Device, FileFormatError } from '@x/core';
 import { type EmbeddingModel, loadEmbeddingModel } from '@x/engine';
@@ -11,6 +10,7 @@ import { Command, Option } from 'commander';
 import '@x/rocm-backend';
 import { addOneDeviceFlag, type DeviceFlags, oneDeviceOf } from '../devices';
 import { interruptible, isOutputClosed } from '../interrupt';
+import { fileText, linesOf, standardInput, type TextErrors, textOf } from '../lines';
 import { localModel } from '../model-source';
 import { someText, wholeNumber } from '../option-values';
 import { formatBytes, guarded, paint, printJson, UsageError } from '../output';
@@ -31,7 +31,7 @@ interface EmbedCommandOptions extends DeviceFlags {
 }
 
 /** One text and where it is from. */
-interface Line {
+interface Text {
   /** `-` is standard input. */
   file: string;
   /** From 1. */
@@ -52,8 +52,6 @@ interface Result {
 
 /** Texts whose vectors are made together, and written before more is read. */
 const AT_ONCE = 1024;
-/** Longest line, or file with `--whole`. */
-const MOST_CHARACTERS = 2 ** 26;
 
 export function embedCommand(): Command {
   const command = new Command('embed')
@@ -117,7 +115,7 @@ async function embed(
     else if (!isOutputClosed() && !process.stdout.write(`${JSON.stringify(result)}\n`)) await drained(signal);
   };
   const start = performance.now();
-  const texts = linesOf(files.length > 0 ? files : ['-'], options.whole === true, signal);
+  const texts = textsOf(files.length > 0 ? files : ['-'], options.whole === true, signal);
   if (query === undefined) {
     for await (const lines of groups(texts, AT_ONCE)) {
       for (const [i, { vector, tokens, dropped }] of (await vectorsOf(model, lines, options, signal)).entries()) {
@@ -126,7 +124,7 @@ async function embed(
       }
     }
   } else {
-    const lines: Line[] = [];
+    const lines: Text[] = [];
     for await (const one of texts) lines.push(one);
     const { maxTokens, truncate } = options;
     const documents = lines.map(({ text }) => text);
@@ -142,7 +140,7 @@ async function embed(
 
 function vectorsOf(
   model: EmbeddingModel,
-  lines: readonly Line[],
+  lines: readonly Text[],
   { promptName, prompt, dimensions, normalize, maxTokens, truncate }: EmbedCommandOptions,
   signal: AbortSignal,
 ) {
@@ -182,68 +180,40 @@ async function load(
   }
 }
 
-/** Lines that are not blank, of files one after the other. */
-async function* linesOf(files: readonly string[], whole: boolean, signal: AbortSignal): AsyncGenerator<Line> {
+/** Texts that are not blank, of files one after the other: each line, or each file with `--whole`. */
+async function* textsOf(files: readonly string[], whole: boolean, signal: AbortSignal): AsyncGenerator<Text> {
   for (const file of files) {
-    let line = 0;
-    let rest = '';
-    for await (const text of textOf(file, signal)) {
-      rest += text;
-      if (rest.length > MOST_CHARACTERS) {
-        throw new FileFormatError(
-          'FILE_INVALID',
-          `${nameOf(file)}: ${whole ? 'the text' : `line ${line + 1}`} has more than ${MOST_CHARACTERS} characters. Give shorter texts.`,
-          { path: file },
-        );
-      }
-      if (whole) continue;
-      const lines = rest.split('\n');
-      rest = lines.pop()!;
-      for (const one of lines) {
-        line++;
-        const kept = one.replace(/\r$/, '');
-        if (kept.trim() !== '') yield { file, line, text: kept };
-      }
+    const source = file === '-' ? standardInput : fileText(file);
+    const errors = errorsOf(file);
+    if (whole) {
+      const text = await textOf(source, errors, signal);
+      if (text.trim() !== '') yield { file, line: 1, text };
+      continue;
     }
-    if (rest.trim() !== '') yield { file, line: line + 1, text: whole ? rest : rest.replace(/\r$/, '') };
+    for await (const { number, text } of linesOf(source, errors, signal))
+      if (text.trim() !== '') yield { file, line: number, text };
   }
 }
 
-/** The characters of a file in pieces. @throws FileFormatError for what cannot be read or is no UTF-8 */
-async function* textOf(file: string, signal: AbortSignal): AsyncGenerator<string> {
-  const decoder = new TextDecoder('utf-8', { fatal: true });
-  const stream = file === '-' ? process.stdin : createReadStream(file);
-  const stop = () => stream.destroy(signal.reason as Error);
-  signal.addEventListener('abort', stop);
-  const decode = (bytes?: Uint8Array) => {
-    try {
-      return decoder.decode(bytes, { stream: bytes !== undefined });
-    } catch (cause) {
-      throw new FileFormatError('FILE_INVALID', `${nameOf(file)} is not UTF-8. Give text in UTF-8.`, {
-        path: file,
-        cause,
-      });
-    }
+function errorsOf(file: string): TextErrors {
+  const name = file === '-' ? 'standard input' : file;
+  const invalid = (what: string, line: number | undefined, cause?: unknown) =>
+    new FileFormatError('FILE_INVALID', `${name}${line === undefined ? '' : `, line ${line}`} ${what}`, {
+      path: file,
+      cause,
+    });
+  return {
+    unreadable: (cause) => {
+      const isMissing = cause.code === 'ENOENT';
+      return new FileFormatError(
+        isMissing ? 'FILE_NOT_FOUND' : 'FILE_UNREADABLE',
+        `${name}: ${isMissing ? 'there is no such file' : cause.message}. Give a file of texts, one a line.`,
+        { path: file, cause },
+      );
+    },
+    tooLong: (mostBytes, line) => invalid(`has more than ${mostBytes} bytes. Give shorter texts.`, line),
+    notUtf8: (cause, line) => invalid('is not UTF-8. Give text in UTF-8.', line, cause),
   };
-  try {
-    signal.throwIfAborted();
-    for await (const chunk of stream) yield decode(chunk as Buffer);
-    yield decode();
-  } catch (cause) {
-    const { code, syscall, message } = cause as NodeJS.ErrnoException;
-    if (syscall === undefined) throw cause;
-    throw new FileFormatError(
-      code === 'ENOENT' ? 'FILE_NOT_FOUND' : 'FILE_UNREADABLE',
-      `${nameOf(file)}: ${code === 'ENOENT' ? 'there is no such file' : message}. Give a file of texts, one a line.`,
-      { path: file, cause },
-    );
-  } finally {
-    signal.removeEventListener('abort', stop);
-  }
-}
-
-function nameOf(file: string): string {
-  return file === '-' ? 'standard input' : file;
 }
 
 async function* groups<T>(items: AsyncIterable<T>, size: number): AsyncGenerator<T[]> {
