@@ -7,7 +7,7 @@
  * instead of computing. Where a device has no graphs, the function is what is kept, and called by each replay.
  */
 import type { BackendGraph } from './backend';
-import { noteWrite, refuseInCapture, whileCapturing } from './capture-state';
+import { noteWrite, type Recording, refuseInCapture, refusePromise, whileCapturing } from './capture-state';
 import { check, FUNCTION } from './check';
 import type { Device } from './device';
 import { CaptureError, DisposedError } from './errors';
@@ -42,6 +42,8 @@ export class CapturedGraph<T extends GraphOutputs = GraphOutputs> {
   readonly #graph: BackendGraph | null;
   /** What the graph writes to beside its outputs. */
   readonly #written: readonly StorageRef[];
+  /** What its steps on the host read and write. */
+  readonly #forHost: readonly Tensor[];
   #disposed = false;
 
   private constructor(
@@ -50,6 +52,7 @@ export class CapturedGraph<T extends GraphOutputs = GraphOutputs> {
     outputs: T,
     graph: BackendGraph | null,
     written: Iterable<StorageRef> = [],
+    forHost: readonly Tensor[] = [],
   ) {
     this.device = device;
     this.outputs = outputs;
@@ -57,6 +60,7 @@ export class CapturedGraph<T extends GraphOutputs = GraphOutputs> {
     this.#fn = fn;
     this.#graph = graph;
     this.#written = [...written].filter(({ shares }) => shares > 0);
+    this.#forHost = forHost;
     if (graph) forgotten.register(this, graph, this);
   }
 
@@ -70,17 +74,27 @@ export class CapturedGraph<T extends GraphOutputs = GraphOutputs> {
     let outputs: T | undefined;
     let graph: BackendGraph | null = null;
     const written = new Set<StorageRef>();
+    const forHost: Tensor[] = [];
     try {
-      graph = backend.capture(() => {
-        outputs = results(device, fn, written);
+      graph = backend.capture((divide) => {
+        const recording: Recording = {
+          written,
+          divide: (tensors, run) => {
+            const own = tensors.map((tensor) => keep(tensor.detach()));
+            forHost.push(...own);
+            divide(() => run(...own));
+          },
+        };
+        outputs = results(device, fn, recording);
       });
       if (graph === null) return new CapturedGraph(device, fn, first, null);
       overwrite(tensorsIn(outputs), tensorsIn(first));
       disposeAll(first);
-      return new CapturedGraph(device, fn, outputs as T, graph, written);
+      return new CapturedGraph(device, fn, outputs as T, graph, written, forHost);
     } catch (error) {
       disposeAll(first);
       disposeAll(outputs);
+      disposeAll(forHost);
       graph?.dispose();
       throw error;
     }
@@ -130,7 +144,7 @@ export class CapturedGraph<T extends GraphOutputs = GraphOutputs> {
     refuseInCapture('dispose: a graph cannot be disposed', 'dispose it before or afterwards');
     this.#disposed = true;
     forgotten.unregister(this);
-    for (const tensor of this.#tensors) tensor.dispose();
+    for (const tensor of [...this.#tensors, ...this.#forHost]) tensor.dispose();
     if (!this.device.isDisposed) this.#graph?.dispose();
   }
 
@@ -152,30 +166,15 @@ export class CapturedGraph<T extends GraphOutputs = GraphOutputs> {
 const forgotten = new FinalizationRegistry<BackendGraph>((graph) => graph.dispose());
 
 /** What `fn` returns, as detached tensors of no scope; everything else that it makes is disposed. */
-function results<T extends GraphOutputs>(device: Device, fn: () => T, written?: Set<StorageRef>): T {
-  return whileCapturing(device, written, () =>
+function results<T extends GraphOutputs>(device: Device, fn: () => T, recording?: Recording): T {
+  return whileCapturing(device, recording, () =>
     keep(
       scope(() => {
         const returned = fn();
-        refusePromise(returned);
+        refusePromise('capture: the function', returned);
         return detached(device, returned, []) as T;
       }),
     ),
-  );
-}
-
-function refusePromise(value: unknown): void {
-  const then = (value as { then?: unknown } | null | undefined)?.then;
-  if (typeof then !== 'function') return;
-  // Its rejection would end the process; what is wrong is said here.
-  then.call(
-    value,
-    () => {},
-    () => {},
-  );
-  throw new CaptureError(
-    'CAPTURE_UNSUPPORTED',
-    'capture: the function returned a promise, and what an async function enqueues later is in no graph; give a synchronous function and await before or afterwards.',
   );
 }
 

@@ -47,6 +47,7 @@ export {
   type TensorArray,
   type ValuesOf,
 } from './host-array';
+export { hostStep } from './host-step';
 export { type IdRange, idOutOfRange } from './id-range';
 export { JsDevice } from './js/device';
 export { JsStorage } from './js/storage';

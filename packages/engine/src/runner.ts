@@ -84,12 +84,13 @@ export class Runner {
     this.planner = new PassPlanner(this.pool, this.hasKernels);
     const { vocabSize } = model.config;
     if (canChoose(device, vocabSize)) this.chooser = new DeviceChooser(device, vocabSize);
-    // A state that was written over cannot be gone back to.
-    if (!this.pool.states) this.leader = this.chooser;
-    // What a pass reads on its way cannot be captured.
-    if (this.hasKernels && graphs && !model.hostExperts) {
-      this.graphs = new DecodeGraphs(this.executor, this.pool, this.leader);
-      this.promptGraphs = new PromptGraphs(this.executor, this.pool);
+    const { hostExperts } = model;
+    // A state that was written over cannot be gone back to, and who brings experts to the device waits for each layer.
+    if (!this.pool.states && !hostExperts) this.leader = this.chooser;
+    if (this.hasKernels && graphs) {
+      this.graphs = new DecodeGraphs(this.executor, this.pool, this.leader, hostExperts?.tokensAtOnce);
+      // Prompts may want more experts than there are slots.
+      if (!hostExperts) this.promptGraphs = new PromptGraphs(this.executor, this.pool);
     }
     this.adapters = new Adapters(model.lora, base, (lora) => this.graphs?.forget(lora));
   }
@@ -169,7 +170,7 @@ export class Runner {
    * logits are those of the steps, then those behind each part.
    */
   followBeside(steps: readonly Step[], parts: readonly Step[]): LogitsAhead | undefined {
-    if (!this.hasKernels || this.model.hostExperts || !this.leader || !settings.stepAhead()) return undefined;
+    if (!this.hasKernels || !this.leader || !settings.stepAhead()) return undefined;
     const all = [...steps, ...parts];
     const logits = toItsEnd(this.executor.pass(this.planner.numbers(all, true), adaptersOf(all), this.leader));
     for (const { cache, ids } of all) if (!isIdOfRow(ids[0])) cache.commit(ids);

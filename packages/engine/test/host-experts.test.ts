@@ -115,6 +115,38 @@ describe.each(deviceNames)('on %s', (device) => {
     model.dispose();
   });
 
+  it.runIf(device !== 'js')(
+    'replays steps of as many sequences as there are slots for, in a part for each layer',
+    async () => {
+      const model = await load(MIXTRAL, device, { experts: 'host', hotExperts: 4 });
+      const on = openDevice(device);
+      const { layers } = model.expertStats!;
+      /** Launches and kernels a token of so many sequences at once, without the first ones, which are computed and captured. */
+      const measure = async (sequences: number) => {
+        const texts = Array.from({ length: sequences }, (_, i) => [3 + i, 4, 5]);
+        const counts: [number, number][] = [];
+        const note = () => counts.push([on.launchCount, on.kernelCount]);
+        await Promise.all(
+          texts.map(async (ids, i) => {
+            for await (const _ of model.generate(ids, { temperature: 0, maxTokens: 16, ignoreEos: true }))
+              if (i === 0) note();
+          }),
+        );
+        const [from, to] = [counts[8], counts[14]];
+        return [to[0] - from[0], to[1] - from[1]].map((count) => count / 6);
+      };
+      for (const sequences of [1, 2]) {
+        const [launches, kernels] = await measure(sequences);
+        expect(kernels).toBeGreaterThan(10 * layers);
+        expect(launches).toBeLessThan(layers + 8);
+      }
+      // Three may want six experts.
+      const [launches, kernels] = await measure(3);
+      expect(launches).toBe(kernels);
+      model.dispose();
+    },
+  );
+
   it('writes the same with drafts, and when tokens of several texts are read together', async () => {
     const { prompts } = promptsOf(MIXTURES[0]);
     const [{ ids, text }] = prompts;

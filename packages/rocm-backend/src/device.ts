@@ -289,7 +289,7 @@ export class KernelDevice implements BackendDevice {
     return `${this.location.kind}:${this.location.ordinal}`;
   }
 
-  capture(record: () => void): KernelGraph | null {
+  capture(record: (divide: (step: () => void) => void) => void): KernelGraph | null {
     this.#check('capture');
     this.recording?.refuse('capture');
     if (this.streams.current !== this.streams.own.id) {

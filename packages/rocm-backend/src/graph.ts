@@ -30,6 +30,13 @@ export interface GraphMemory {
   readonly stream: HipStream;
 }
 
+/** What is enqueued by one call of the driver, and what the host does behind it. */
+interface Part {
+  exec: HipGraphExec;
+  kernels: number;
+  step: (() => void) | undefined;
+}
+
 /**
  * A captured graph: what {@link KernelDevice.capture} gives. {@link replay} throws DisposedError once a storage that it uses is
  * disposed.
@@ -45,13 +52,17 @@ export class KernelGraph implements BackendGraph {
   /** Blocks with values from the host. */
   readonly #constants: number[] = [];
   #releaseInfo = () => {};
-  #exec: HipGraphExec | undefined;
+  readonly #parts: Part[] = [];
   /** What a storage was that is gone. */
   #lost: string | undefined;
   #disposed = false;
 
   /** Records `record`, or returns null where the platform has no graphs. */
-  static capture(device: KernelDevice, memory: GraphMemory, record: () => void): KernelGraph | null {
+  static capture(
+    device: KernelDevice,
+    memory: GraphMemory,
+    record: (divide: (step: () => void) => void) => void,
+  ): KernelGraph | null {
     const graph = new KernelGraph(device, memory);
     const { hip } = device;
     try {
@@ -64,7 +75,11 @@ export class KernelGraph implements BackendGraph {
     device.recording = graph;
     hip.currentStream = memory.stream;
     try {
-      graph.#releaseInfo = memory.allocator.within(graph.#pool, () => memory.info.holding(record));
+      const divide = (step: () => void) => {
+        graph.#endPart(step);
+        memory.stream.beginCapture();
+      };
+      graph.#releaseInfo = memory.allocator.within(graph.#pool, () => memory.info.holding(() => record(divide)));
     } catch (error) {
       device.recording = undefined;
       graph.#abandon();
@@ -74,7 +89,7 @@ export class KernelGraph implements BackendGraph {
       hip.currentStream = hip.defaultStream;
     }
     try {
-      graph.#finish();
+      graph.#endPart();
     } catch (error) {
       graph.#abandon();
       throw failed(device, error);
@@ -89,22 +104,27 @@ export class KernelGraph implements BackendGraph {
   }
 
   replay(): void {
-    if (this.#lost !== undefined || this.#device.isDisposed) {
-      throw new DisposedError(
-        'DISPOSED',
-        `replay: ${this.#lost ?? 'the device'} that the graph uses was disposed; keep it as long as the graph, or capture again.`,
-      );
-    }
     const { hip, streams, name } = this.#device;
+    this.#checkAlive();
     if (streams.current !== streams.own.id) {
       throw new CaptureError(
         'CAPTURE_UNSUPPORTED',
         `replay on another stream of ${name} than its own; call replay() outside of stream.run().`,
       );
     }
-    if (this.usesLibraries) this.#device.orderLibraries();
-    for (const settle of this.#device.beforeReplays) settle();
-    this.#device.enqueue(this.#describe, () => this.#exec?.launch(hip.defaultStream), this.launches.length);
+    for (const { exec, kernels, step } of this.#parts) {
+      if (this.usesLibraries) this.#device.orderLibraries();
+      for (const settle of this.#device.beforeReplays) settle();
+      this.#device.enqueue(
+        () => `graph of ${kernels} launches`,
+        () => exec.launch(hip.defaultStream),
+        kernels,
+      );
+      if (!step) continue;
+      step();
+      // It may have done anything.
+      this.#checkAlive();
+    }
   }
 
   dispose(): void {
@@ -113,12 +133,14 @@ export class KernelGraph implements BackendGraph {
     for (const storage of this.#inputs) storage.leave(this);
     this.#inputs.clear();
     if (this.#device.isDisposed) return;
-    try {
-      // Waits for the device.
-      this.#exec?.dispose();
-    } catch (error) {
-      // What the device failed with is for those who read its results; the memory goes back all the same.
-      if (!(error instanceof HipError)) throw error;
+    for (const { exec } of this.#parts) {
+      try {
+        // Waits for the device.
+        exec.dispose();
+      } catch (error) {
+        // What the device failed with is for those who read its results; the memory goes back all the same.
+        if (!(error instanceof HipError)) throw error;
+      }
     }
     this.#releaseInfo();
     const { allocator } = this.#memory;
@@ -164,12 +186,22 @@ export class KernelGraph implements BackendGraph {
     );
   }
 
-  readonly #describe = () => `graph of ${this.launches.length} launches`;
+  #checkAlive(): void {
+    const isWhole = this.#lost === undefined && !this.#device.isDisposed;
+    if (isWhole && !this.#disposed) return;
+    const gone = isWhole ? 'the graph' : `${this.#lost ?? 'the device'} that the graph uses`;
+    throw new DisposedError(
+      'DISPOSED',
+      `replay: ${gone} was disposed; keep it as long as the graph is replayed, or capture again.`,
+    );
+  }
 
-  #finish(): void {
+  /** What was recorded since the last part becomes one. @param step of the host, behind it */
+  #endPart(step?: () => void): void {
     const graph = this.#memory.stream.endCapture();
     try {
-      this.#exec = graph.instantiate();
+      const kernels = this.launches.length - this.#parts.reduce((sum, part) => sum + part.kernels, 0);
+      this.#parts.push({ exec: graph.instantiate(), kernels, step });
     } finally {
       graph.dispose();
     }

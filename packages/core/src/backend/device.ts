@@ -87,8 +87,9 @@ export interface BackendDevice {
    * Calls `record` and makes a graph of what it enqueues, none of which runs before {@link BackendGraph.replay}. What is
    * allocated meanwhile belongs to the graph: nothing else gets that memory while the graph lives. Null, without having
    * called `record`, where the platform has no graphs. An error of `record` is thrown on, with the device as it was before.
+   * Where `record` calls `divide`, replays call `step` between what was enqueued before and what is enqueued afterwards.
    */
-  capture?(record: () => void): BackendGraph | null;
+  capture?(record: (divide: (step: () => void) => void) => void): BackendGraph | null;
   /** Present when the device can run several streams. */
   readonly streams?: StreamOps;
   /** Kernels, library calls and graphs that were launched since the device was opened. */

@@ -20,6 +20,8 @@ import { GraphTable } from './graph-table';
 
 /** Rows of a graph: a batch takes the next larger one, whose further rows write nothing and see nothing. */
 const BATCHES = [1, 2, 4, 8, 16, 32, 64, 96, MAX_ROWS];
+/** Rows of a graph whose experts are in host memory, at most: there are no further ones, which would want experts as well. */
+const MAX_EXACT = 16;
 /** Blocks of a sequence that the smallest tables have room for; wider ones double. */
 const MIN_WIDTH = 8;
 /** Graphs kept; the one used longest ago goes. */
@@ -47,11 +49,15 @@ export class DecodeGraphs {
   private usable = true;
   private useCount = 0;
 
-  /** @param chooser whose choices may be tokens of the next step */
+  /**
+   * @param chooser whose choices may be tokens of the next step
+   * @param tokensAtOnce of a model whose experts are in host memory: tokens whose experts have slots; undefined for others
+   */
   constructor(
     private readonly executor: Executor,
     private readonly pool: KvPool,
     private readonly chooser: DeviceChooser | undefined,
+    private readonly tokensAtOnce?: number,
   ) {
     this.version = pool.version;
     this.graphs = new GraphTable(MAX_GRAPHS, (key) => executor.drop(key));
@@ -119,7 +125,7 @@ export class DecodeGraphs {
   /** Which graph steps are; undefined where none can be. */
   private kindOf(steps: readonly Step[]): Kind | undefined {
     const tokens = steps.reduce((sum, { ids }) => sum + ids.length, 0);
-    const batch = BATCHES.find((size) => size >= tokens);
+    const batch = this.rowsFor(tokens);
     const [{ cache }] = steps;
     const { adapter } = cache;
     const isAlike = steps.every((step) => step.cache.adapter?.key === adapter?.key);
@@ -127,6 +133,12 @@ export class DecodeGraphs {
     const longest = this.pool.hasBlocks ? Math.max(...steps.map(({ cache }) => cache.blocks.length)) : 1;
     const width = Math.max(MIN_WIDTH, 2 ** Math.ceil(Math.log2(longest)));
     return { key: `${batch} ${width} ${adapter?.key}`, batch, width, adapter };
+  }
+
+  /** Rows of the graph of so many tokens; undefined where there is none. */
+  private rowsFor(tokens: number): number | undefined {
+    if (this.tokensAtOnce === undefined) return BATCHES.find((size) => size >= tokens);
+    return tokens <= Math.min(this.tokensAtOnce, MAX_EXACT) ? tokens : undefined;
   }
 
   private replay(kind: Kind, captured: Captured, steps: readonly Step[]): Tensor {

@@ -1,7 +1,18 @@
 /** Captured graphs on one device: a replay gives what the function itself gives, on what its inputs then hold. */
 
-import { type CapturedGraph, Device, type GraphOutputs, keep, memoryStats, noGrad, scope, Tensor, Var } from '@x/core';
-import { afterEach, describe, expect, test } from 'vitest';
+import {
+  type CapturedGraph,
+  Device,
+  type GraphOutputs,
+  hostStep,
+  keep,
+  memoryStats,
+  noGrad,
+  scope,
+  Tensor,
+  Var,
+} from '@x/core';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { makers } from './makers';
 
 const code = (name: string) => expect.objectContaining({ code: name });
@@ -219,6 +230,98 @@ export function captureSuite(name: string, device: () => Device): void {
       expect(() => loss.backward()).toThrow(code('CHANGED_IN_PLACE'));
       variable.replay();
       expect(() => square.backward()).toThrow(code('CHANGED_IN_PLACE'));
+    });
+
+    describe.each(['1', '0'])('steps of the host, X_GRAPHS=%s', (graphs) => {
+      beforeEach(() => {
+        process.env.X_GRAPHS = graphs;
+      });
+
+      test('are taken at each replay, between what is in front of them and what is behind', () => {
+        const seen: number[][] = [];
+        // Rows by the places of their largest values, which the host works out: memory is used again behind each step.
+        const fn = (x: Tensor) => {
+          let rows = x.mul(1);
+          for (let i = 0; i < 3; i++) {
+            const ids = Tensor.empty([4], 'u32', device());
+            hostStep([rows.sum(1), ids], (sums, ids) => {
+              const values = [...sums.toArraySync<Float32Array>()];
+              seen.push(values.map((value) => Math.round(value)));
+              ids.write(Uint32Array.from([0, 1, 2, 3].sort((a, b) => values[a] - values[b])));
+            });
+            rows = scope(() => rows.indexSelect(ids, 0).add(rows).mul(0.75));
+          }
+          return rows;
+        };
+        const x = floats([4, 64]);
+        const graph = device().capture(() => fn(x));
+        expect(seen.length).toBe(3);
+        for (let phase = 0; phase < 3; phase++) {
+          x.write(wave(256, phase));
+          seen.length = 0;
+          const replayed = scope(() => graph.replay().toArraySync());
+          const own = seen.splice(0);
+          expect(replayed).toEqual(scope(() => fn(x).toArraySync()));
+          expect(own).toEqual(seen);
+          expect(own.length).toBe(3);
+        }
+        if (graph.isCaptured) expect(graph.launches).toBeGreaterThan(9);
+        const held = memoryStats().liveTensors;
+        graph.dispose();
+        // The output, and for each step what it reads and what it writes.
+        expect(held - memoryStats().liveTensors).toBe(graph.isCaptured ? 7 : 1);
+        x.dispose();
+      });
+
+      test('that fail end a replay, and the next one is right', () => {
+        let isBroken = false;
+        const [x, limit] = [from([1, 2]), zeros([1])];
+        const graph = device().capture(() => {
+          hostStep([x.sumAll(), limit], (sum, limit) => {
+            if (isBroken) throw new Error('broken');
+            limit.write([Number(sum.toScalarSync())]);
+          });
+          return x.broadcastAdd(limit);
+        });
+        isBroken = true;
+        expect(() => graph.replay()).toThrow('broken');
+        isBroken = false;
+        x.write([5, 6]);
+        expect(graph.replay().toVecSync()).toEqual([16, 17]);
+        graph.dispose();
+      });
+
+      test('that dispose the graph end the replay', () => {
+        const [x, limit] = [from([1, 2]), zeros([1])];
+        let isLast = false;
+        const graph: CapturedGraph<Tensor> = device().capture(() => {
+          hostStep([limit], () => isLast && graph.dispose());
+          return x.broadcastAdd(limit);
+        });
+        isLast = true;
+        for (let i = 0; i < 2; i++) expect(() => graph.replay()).toThrow(code('DISPOSED'));
+      });
+
+      test('are synchronous, and are taken at once where nothing is captured', () => {
+        const x = from([1, 2]);
+        const later = async () => {
+          await x.toArray();
+        };
+        expect(() => hostStep([x], later)).toThrow(UNSUPPORTED);
+        expect(() =>
+          device().capture(() => {
+            hostStep([x], later);
+            return x.add(1);
+          }),
+        ).toThrow(UNSUPPORTED);
+        let sum = 0;
+        hostStep([x], (x) => {
+          sum = x.sumAll().toScalarSync();
+        });
+        expect(sum).toBe(3);
+        expect(() => hostStep([1 as unknown as Tensor], () => {})).toThrow(code('INVALID_ARGUMENT'));
+        expect(() => hostStep([x], undefined as unknown as () => void)).toThrow(code('INVALID_ARGUMENT'));
+      });
     });
 
     test('a replay after an input was disposed is refused', () => {

@@ -3,7 +3,7 @@
  * best scores, and their outputs are added by weight. The choice stays on the device. candle writes this out in every model.
  */
 
-import { type Communicator, type GateActivation, keep, QuantizedActivations, scope, Tensor } from '@x/core';
+import { type Communicator, type GateActivation, hostStep, keep, QuantizedActivations, scope, Tensor } from '@x/core';
 import {
   type ActivationForm,
   type ActivationName,
@@ -275,22 +275,22 @@ export class MixtureOfExperts implements FeedForward {
   private fromHost(hot: HotExperts, x: Activations, { weights, ids }: Choice, base?: Base): Tensor {
     const { shape, device } = ids;
     const [tokens, chosen] = shape;
+    const inSlots = (slots: Tensor) => this.mixed(x, { weights, ids: slots }, base);
+    if (ids.elemCount <= hot.slots || hot.slots === hot.experts) {
+      const slots = Tensor.empty(shape, 'u32', device);
+      hostStep([ids, slots], (ids, slots) => slots.write(hot.bring(ids.toArraySync<Uint32Array>())));
+      return inSlots(slots);
+    }
     const wanted = ids.toArraySync<Uint32Array>();
     const rounds = hot.rounds(wanted);
-    if (rounds.length <= 1) {
-      const slots = hot.bring(rounds[0] ?? []);
-      const own = Tensor.from(
-        wanted.map((expert) => slots.get(expert)!),
-        { shape, device },
-      );
-      return this.mixed(x, { weights, ids: own }, base);
-    }
+    if (rounds.length === 1) return inSlots(Tensor.from(hot.bring(wanted), { shape, device }));
     // Each pair of token and expert is a row of its own, in the round in which its expert is there.
     const all = Tensor.zeros([wanted.length, numbersOf(x).dim(1)], 'f32', device);
     const places = new Uint32Array(wanted.length);
     let done = 0;
     for (const round of rounds) {
-      const slots = hot.bring(round);
+      const brought = hot.bring(round);
+      const slots = new Map(round.map((expert, i) => [expert, brought[i]]));
       const pairs = [...wanted.keys()].filter((pair) => slots.has(wanted[pair]));
       const list = (value: (pair: number) => number) => Tensor.from(Uint32Array.from(pairs, value), { device });
       scope(() => {

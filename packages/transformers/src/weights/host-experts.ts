@@ -2,7 +2,8 @@
  * Experts whose weights are in host memory. The device has room for some of each layer, in slots: those used last, which the
  * next tokens are likely to use again. Which experts tokens chose is read back, and those that are missing are copied into the
  * slots of those used longest ago, in the order of the device's stream; kernels see a mixture of as many experts as there are
- * slots. A pass whose tokens choose more experts than that goes through them in rounds.
+ * slots. A pass whose tokens may choose more experts than that goes through them in rounds; one of fewer tokens may be captured,
+ * in parts between which the host does this.
  */
 import { TransformersError } from '../errors';
 import type { ExpertLinear } from './expert-linear';
@@ -31,6 +32,7 @@ export interface ExpertStats {
 /** Those of a model: what its layers report to. */
 export class HostExperts {
   private readonly layers: HotExperts[] = [];
+  private rows = Number.POSITIVE_INFINITY;
 
   /** @param slots of each layer */
   constructor(private readonly slots: number) {}
@@ -38,6 +40,11 @@ export class HostExperts {
   /** Whether any layer has experts. */
   get areThere(): boolean {
     return this.layers.length > 0;
+  }
+
+  /** Tokens whose experts have slots whatever they choose. */
+  get tokensAtOnce(): number {
+    return this.rows;
   }
 
   get stats(): ExpertStats {
@@ -60,7 +67,11 @@ export class HostExperts {
    * @throws TransformersError INVALID_OPTION for fewer than a token takes
    */
   slotsOf(experts: number, chosen: number): number {
-    if (this.slots >= chosen) return Math.min(this.slots, experts);
+    const slots = Math.min(this.slots, experts);
+    if (slots >= chosen) {
+      this.rows = Math.min(this.rows, slots === experts ? this.rows : Math.floor(slots / chosen));
+      return slots;
+    }
     throw new TransformersError(
       'INVALID_OPTION',
       `hotExperts is ${this.slots} and each token takes ${chosen} of ${experts} experts; give ${chosen} or more.`,
@@ -114,21 +125,22 @@ export class HotExperts {
     return Array.from({ length: count }, (_, i) => ordered.slice(i * this.slots, (i + 1) * this.slots));
   }
 
-  /** Brings the experts of a round to the device, where they stay until the next one. @returns slots by expert */
-  bring(round: readonly number[]): ReadonlyMap<number, number> {
+  /**
+   * Brings experts to the device, no more different ones than there are slots, where they stay until the next call.
+   * @returns the slot of each
+   */
+  bring(wanted: ArrayLike<number>): Uint32Array {
     const now = ++this.round;
-    const missing: number[] = [];
-    for (const expert of round) {
-      const slot = this.slotOf[expert];
-      if (slot === undefined) missing.push(expert);
-      else this.lastUsed[slot] = now;
+    for (let i = 0; i < wanted.length; i++) {
+      const slot = this.slotOf[wanted[i]];
+      if (slot === undefined || this.lastUsed[slot] === now) continue;
+      this.lastUsed[slot] = now;
+      this.hits++;
     }
-    this.hits += round.length - missing.length;
-    for (const expert of missing) this.replace(this.oldest(), expert, now);
-    return new Map(round.map((expert) => [expert, this.slotOf[expert]!]));
+    return Uint32Array.from(wanted, (expert) => this.slotOf[expert] ?? this.replace(this.oldest(), expert, now));
   }
 
-  private replace(slot: number, expert: number, now: number): void {
+  private replace(slot: number, expert: number, now: number): number {
     const before = this.expertOf[slot];
     // A copy that fails leaves neither there.
     if (before !== undefined) this.slotOf[before] = undefined;
@@ -138,6 +150,7 @@ export class HotExperts {
     this.expertOf[slot] = expert;
     this.lastUsed[slot] = now;
     this.uploads++;
+    return slot;
   }
 
   private oldest(): number {
