@@ -34,7 +34,7 @@ function start(): Map<TensorHandle, string> | null {
 }
 
 /** One line a place, with the tensors made there that are still alive. */
-export function leakReport(handles: ReadonlyMap<TensorHandle, string>): string {
+function leakReport(handles: ReadonlyMap<TensorHandle, string>): string {
   const places = new Map<string, { tensors: number; bytes: number; what: Set<string> }>();
   const buffers = new Set<unknown>();
   let total = 0;

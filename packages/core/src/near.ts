@@ -4,7 +4,7 @@
  */
 
 /** Up to `count` of `names` closest to `wanted`, closest first; none when nothing is close. */
-export function nearMatches(wanted: string, names: Iterable<string>, count = 3): string[] {
+function nearMatches(wanted: string, names: Iterable<string>, count = 3): string[] {
   const tail = wanted.split('.').slice(-2).join('.');
   const scored: { name: string; score: number }[] = [];
   for (const name of names) {

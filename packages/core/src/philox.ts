@@ -74,7 +74,7 @@ export function philox4x32(counter: ArrayLike<number>, key: ArrayLike<number>, o
 }
 
 /** The pair of words that a seed or a call number makes. */
-export function splitWords(value: number): [low: number, high: number] {
+function splitWords(value: number): [low: number, high: number] {
   return [value >>> 0, Math.floor(value / 4294967296) >>> 0];
 }
 

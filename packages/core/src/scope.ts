@@ -133,7 +133,7 @@ function isScoped(value: object): value is Scoped {
 }
 
 /** The handles of all tensors that can be reached from a value. */
-export function handlesIn(root: unknown): Set<TensorHandle> {
+function handlesIn(root: unknown): Set<TensorHandle> {
   const found = new Set<TensorHandle>();
   const seen = new Set<object>();
   const pending: unknown[] = [root];

@@ -34,7 +34,7 @@ interface Matrix {
 }
 
 /** The matrices of an adapter, by their names in PEFT's file. */
-export function matricesOf(path: string): Map<string, Matrix> {
+function matricesOf(path: string): Map<string, Matrix> {
   const file = SafetensorsFile.open(join(path, 'adapter_model.safetensors'));
   const matrices = new Map<string, Matrix>();
   for (const name of file.names) {

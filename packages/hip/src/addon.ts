@@ -275,7 +275,7 @@ function checkInstalled(target: string): void {
 }
 
 /** `linux-x64-gnu`: the platform, the processor and, on Linux, the C library that this Node runs on. */
-export function platformTarget(): string {
+function platformTarget(): string {
   const target = `${process.platform}-${process.arch}`;
   return process.platform === 'linux' ? `${target}-${isMusl() ? 'musl' : 'gnu'}` : target;
 }

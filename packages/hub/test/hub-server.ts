@@ -52,7 +52,7 @@ export const COMMIT = '0123456789abcdef0123456789abcdef01234567';
 
 export const sha256 = (data: Buffer) => createHash('sha256').update(data).digest('hex');
 export const gitSha1 = (data: Buffer) => createHash('sha1').update(`blob ${data.length}\0`).update(data).digest('hex');
-export const isLfs = (data: Buffer) => data.length >= LFS_BYTES;
+const isLfs = (data: Buffer) => data.length >= LFS_BYTES;
 /** What a file's blob is called. */
 export const oidOf = (data: Buffer) => (isLfs(data) ? sha256(data) : gitSha1(data));
 

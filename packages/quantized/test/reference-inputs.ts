@@ -5,7 +5,7 @@
 import { random } from '@x/testing/random';
 
 export const ROW = 1024;
-export const ROWS_A_KIND = 4;
+const ROWS_A_KIND = 4;
 
 /** Roughly normal in [-2, 2). */
 function bell(next: () => number): number {

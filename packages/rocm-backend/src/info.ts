@@ -110,7 +110,7 @@ function allContiguous(layouts: readonly Layout[]): boolean {
 }
 
 /** Drops dims of size 1 and merges dim i with i + 1 where every operand steps through them as through one. */
-export function collapse(
+function collapse(
   shape: readonly number[],
   strideSets: readonly (readonly number[])[],
 ): { dims: number[]; strides: number[][] } {
@@ -163,7 +163,7 @@ export class TranspositionCache {
 }
 
 /** The {@link Transposition} that copies a collapsed view into row-major order, where it is one. */
-export function transposition(dims: readonly number[], strides: readonly number[]): Transposition | undefined {
+function transposition(dims: readonly number[], strides: readonly number[]): Transposition | undefined {
   const last = dims.length - 1;
   const unit = strides.indexOf(1);
   if (unit < 0 || unit === last || strides[last] === 0) return undefined;

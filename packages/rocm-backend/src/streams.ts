@@ -183,7 +183,7 @@ export class DeviceStreams implements StreamOps, StreamOrder {
 }
 
 /** A stream of a device: core's `BackendStream`. */
-export class DeviceStream implements BackendStream {
+class DeviceStream implements BackendStream {
   /** Never given to another stream. */
   readonly id: number;
   readonly hip: HipStream;
@@ -241,7 +241,7 @@ export class DeviceStream implements BackendStream {
 }
 
 /** A place in a stream: core's `BackendEvent`. */
-export class StreamEvent implements BackendEvent {
+class StreamEvent implements BackendEvent {
   readonly hip: HipEvent;
   readonly stream: number;
   readonly stamp: number;

@@ -7,7 +7,7 @@ export interface Tolerance {
 }
 
 /** One rounding step of the dtype, times two: results are rounded from an f32 or f64 that differs in its last bits. */
-export const ROUNDING: Record<'f64' | 'f32' | 'f16' | 'bf16' | 'f8e4m3', Tolerance> = {
+const ROUNDING: Record<'f64' | 'f32' | 'f16' | 'bf16' | 'f8e4m3', Tolerance> = {
   f64: { relative: 2e-14, absolute: 1e-300 },
   f32: { relative: 2e-6, absolute: 1e-37 },
   f16: { relative: 2e-3, absolute: 1.2e-7 },

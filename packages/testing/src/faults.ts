@@ -192,7 +192,7 @@ export class Faults {
  * The calls to go over: every one of an entry point that has at most `most`; else its first, middle and last (one: the last), and as
  * many more that a generator with a fixed seed chooses. The same counts give the same sites.
  */
-export function faultSites(counts: Readonly<Record<string, number>>, most: number): FaultSite[] {
+function faultSites(counts: Readonly<Record<string, number>>, most: number): FaultSite[] {
   const next = random(0x9e3779b9);
   const below = (count: number) => Math.floor(next() * count);
   return Object.entries(counts).flatMap(([entry, count]) => {

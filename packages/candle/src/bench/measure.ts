@@ -218,7 +218,7 @@ export async function copyRate(device: Device): Promise<number> {
   return figure(rates.slice(1)).median;
 }
 
-export function figure(values: readonly number[]): Figure {
+function figure(values: readonly number[]): Figure {
   const sorted = values.toSorted((a, b) => a - b);
   const middle = sorted.length >> 1;
   const median = sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;

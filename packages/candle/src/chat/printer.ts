@@ -57,7 +57,7 @@ export class AnswerPrinter {
 }
 
 /** Without control characters, which a model could move a terminal's cursor with, or worse. */
-export function visible(text: string): string {
+function visible(text: string): string {
   if (!process.stdout.isTTY) return text;
   // biome-ignore lint/suspicious/noControlCharactersInRegex: those are what is left out
   return text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f]/g, '');

@@ -57,7 +57,7 @@ export const PROBES = ['rocm', 'cuda', 'host', 'tools'] as const;
 export type ProbeName = (typeof PROBES)[number];
 
 /** In the process of a probe: what it answers. */
-export function answerProbe(name: ProbeName): PlatformProbe | ToolsProbe {
+function answerProbe(name: ProbeName): PlatformProbe | ToolsProbe {
   if (name === 'tools') return { compilers: compilers(), libraries: libraryReports() };
   const [report] = platforms([name]) as [PlatformReport];
   const devices = Array.from({ length: report.deviceCount }, (_, ordinal) => {

@@ -10,7 +10,7 @@ import { parseJson } from './json';
 import { refuseStandIn } from './stand-ins';
 
 /** Longest header that is read, as in the reference. */
-export const MAX_HEADER_BYTES = 100_000_000;
+const MAX_HEADER_BYTES = 100_000_000;
 /** A valid header nests objects and arrays this deep; a tensor of rank 2 has 9 items. The largest models have 100,000 tensors. */
 const LIMITS = { bytes: MAX_HEADER_BYTES, items: 4_000_000, depth: 3 };
 /** The largest file known has some 30,000 tensors. */

@@ -1,5 +1,5 @@
 /** Storage of the plain TypeScript backend: a typed array. */
-import type { BackendDevice, BackendStorage, Operand } from '../backend';
+import type { BackendStorage, Operand } from '../backend';
 import { type DType, sizeInBytes } from '../dtype';
 import { DisposedError } from '../errors';
 import { bytesOf, type RawArray } from '../host-array';
@@ -70,9 +70,4 @@ export class JsStorage implements BackendStorage {
 /** Operands of one op are on one device, so they are of its kind. */
 export function js(storage: BackendStorage): JsStorage {
   return storage as JsStorage;
-}
-
-/** For messages. */
-export function deviceName(device: BackendDevice): string {
-  return device.location.kind;
 }

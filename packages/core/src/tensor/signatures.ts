@@ -325,7 +325,7 @@ export const METHODS = {
 } satisfies Record<Exclude<MethodsOf<Tensor>, 'make' | 'dispose'>, Signature>;
 
 /** Of `Tensor` and `Var`: the ways to create one. */
-export const CREATORS = {
+const CREATORS = {
   zeros: { shape: SHAPE, ...CREATE },
   ones: { shape: SHAPE, ...CREATE },
   full: { value: SCALAR, shape: SHAPE, ...CREATE },

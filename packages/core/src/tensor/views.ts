@@ -323,7 +323,7 @@ export abstract class TensorViews extends TensorHost {
 }
 
 /** A copy in row-major order, under a shape of the same element count. */
-export function denseCopy(op: string, tensor: Tensor, shape: Shape): Tensor {
+function denseCopy(op: string, tensor: Tensor, shape: Shape): Tensor {
   const run = ({ ops }: BackendDevice) => ops.copy(operandOf(op, tensor));
   return compute(op, [tensor], shape, tensor.dtype, run, reshaped);
 }

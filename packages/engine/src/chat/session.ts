@@ -57,7 +57,7 @@ export interface ChatHost extends GenerationHost {
   checkAlive(what: string): void;
 }
 
-export const SESSION_OPTIONS = {
+const SESSION_OPTIONS = {
   ...CHAT_OPTIONS,
   system: kinds.STRING,
   messages: kinds.kind(Array.isArray, 'give a list of messages'),

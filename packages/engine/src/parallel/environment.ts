@@ -48,7 +48,7 @@ export function processGroup(environment: Environment = process.env): ProcessGro
 }
 
 /** @throws TransformersError INVALID_OPTION where strangers could join */
-export function checkToken({ host, token }: ProcessGroup): void {
+function checkToken({ host, token }: ProcessGroup): void {
   if (token === undefined && !isLoopback(host)) {
     throw bad(
       `the ranks meet at ${host}, which other machines reach, and there is no secret; set X_GROUP_TOKEN to the same ${MIN_TOKEN} characters or more in all processes, such as what "openssl rand -hex 32" gives`,

@@ -8,7 +8,7 @@ import { greet, introduce, Refused } from './handshake';
 import type { Channel, FromFollower, Link, ToFollower } from './messages';
 
 /** Processes that come together may take so long: machines start, models are downloaded. */
-export const MEET_MS = 600_000;
+const MEET_MS = 600_000;
 const RETRY_MS = 250;
 /** Connections that have not introduced themselves yet, at most. */
 const MAX_STRANGERS = 64;

@@ -13,7 +13,7 @@ import {
   sequence,
   terminal,
 } from '../syntax/node';
-import type { ArrayCase, Contains } from './case';
+import type { ArrayCase } from './case';
 import { tooLarge, unsupported } from './complaints';
 import type { Condition } from './condition';
 import { numberTexts } from './numbers';
@@ -132,9 +132,4 @@ function uniqueItems(writer: Writer, of: ArrayCase, pointer: string): Node {
   const there = heads.reduce((sum, { language }) => sum + countTexts(make, language, of.min), 0);
   if (there < of.min) return either();
   return distinct({ heads, separator: terminal(writer.marks.comma), min: of.min, max: of.max });
-}
-
-/** Whether a contains counts at all. */
-export function isCounted({ min, max }: Contains): boolean {
-  return min > 0 || max < Number.POSITIVE_INFINITY;
 }

@@ -400,7 +400,7 @@ export class Cases implements Tools {
 }
 
 /** Whether a text belongs to a language. */
-export function matches(make: Expressions, language: Expression, text: string): boolean {
+function matches(make: Expressions, language: Expression, text: string): boolean {
   let state = language;
   for (const byte of Buffer.from(text, 'utf8')) {
     state = make.step(state, byte);

@@ -39,7 +39,7 @@ export interface Rule {
 
 let ids = 0;
 
-export const NOTHING: Node = { id: ++ids, kind: 'either', items: [] };
+const NOTHING: Node = { id: ++ids, kind: 'either', items: [] };
 export const EPSILON: Node = { id: ++ids, kind: 'sequence', items: [] };
 
 export function terminal(expression: Expression): Node {
@@ -97,7 +97,7 @@ export function isNullable(node: Node): boolean {
   }
 }
 
-export function isProductive(node: Node): boolean {
+function isProductive(node: Node): boolean {
   switch (node.kind) {
     case 'terminal':
       return true;

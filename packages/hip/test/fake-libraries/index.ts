@@ -22,7 +22,7 @@ type FakeRocmLibrary = keyof typeof FILES;
 export type FakeLibrary = keyof typeof LIBRARY_SIGNATURES;
 
 /** Prototypes of a library in C, made from the table; with them, a definition that differs does not compile. */
-export function prototypesOf(library: FakeLibrary): string {
+function prototypesOf(library: FakeLibrary): string {
   const { functions, types, enums, structs } = LIBRARY_SIGNATURES[library];
   return [
     '#pragma once',

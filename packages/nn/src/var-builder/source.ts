@@ -62,7 +62,7 @@ export class TensorSource implements VarSource {
 }
 
 /** Disposes `tensor` unless it is returned. */
-export function converted(tensor: Tensor, dtype: DType | undefined): Tensor {
+function converted(tensor: Tensor, dtype: DType | undefined): Tensor {
   if (!dtype || dtype === tensor.dtype) return tensor;
   try {
     return tensor.toDtype(dtype);

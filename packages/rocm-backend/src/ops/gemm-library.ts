@@ -237,7 +237,7 @@ function isReduced(device: KernelDevice, type: LibraryType): boolean {
 }
 
 /** The operand as a library takes it, or undefined. */
-export function libraryOperand(matrix: MatrixOperand, rows: number, cols: number): GemmOperand | undefined {
+function libraryOperand(matrix: MatrixOperand, rows: number, cols: number): GemmOperand | undefined {
   const { ptr, batchStride, rowStride, colStride } = matrix;
   const view = (transposed: boolean, ld: number) => (ld <= INT_MAX ? { ptr, transposed, ld, batchStride } : undefined);
   if ((cols === 1 || colStride === 1) && (rows === 1 || rowStride >= cols)) {

@@ -188,7 +188,7 @@ function readPrompts(fields: Fields, { maxChoices }: ResolvedOptions): Prompt[] 
 }
 
 /** As OpenAI names it: an end of its own, or a length that was reached. */
-export function finishReason(reason: FinishReason | undefined): 'stop' | 'length' {
+function finishReason(reason: FinishReason | undefined): 'stop' | 'length' {
   return reason === 'length' || reason === 'context' ? 'length' : 'stop';
 }
 

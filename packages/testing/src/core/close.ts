@@ -7,7 +7,7 @@ function flat(values: unknown): (number | bigint)[] {
   return Array.isArray(values) ? values.flatMap(flat) : [values as number | bigint];
 }
 
-export function shapeOf(values: unknown): number[] {
+function shapeOf(values: unknown): number[] {
   return Array.isArray(values) ? [values.length, ...(values.length > 0 ? shapeOf(values[0]) : [])] : [];
 }
 

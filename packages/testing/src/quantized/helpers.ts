@@ -62,7 +62,7 @@ export function cosines(offset: number): Float32Array {
 }
 
 /** Activations rounded as ggml's dot product with a weight of `type` rounds them. */
-export function activations(x: Float32Array, type: QuantType): Float32Array {
+function activations(x: Float32Array, type: QuantType): Float32Array {
   if (type === 'f32' || type === 'f16' || type === 'bf16') return x;
   const large = type.endsWith('_K') || ['iq4_xs', 'tq1_0', 'tq2_0'].includes(type);
   using rounded = weightOf(x, [x.length], large ? 'q8_K' : 'q8_0', Device.js());

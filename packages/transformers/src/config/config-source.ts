@@ -193,7 +193,7 @@ function ropeOf(parameters: Record<string, unknown>, scaling: Record<string, unk
 }
 
 /** An object inside of config.json, undefined for none. */
-export function partOf(source: Record<string, unknown>, key: string): Record<string, unknown> | undefined {
+function partOf(source: Record<string, unknown>, key: string): Record<string, unknown> | undefined {
   const value = source[key] ?? undefined;
   if (value === undefined) return undefined;
   if (typeof value === 'object' && !Array.isArray(value)) return value as Record<string, unknown>;

@@ -16,7 +16,7 @@ import type { EncoderArchitecture } from './registry';
  * Press et al., "Train Short, Test Long": powers of 2^(-8 / n) for n heads, a power of two; for other numbers those of the
  * power below, then every second one of twice as many.
  */
-export function alibiSlopesOf(heads: number): number[] {
+function alibiSlopesOf(heads: number): number[] {
   const below = 2 ** Math.floor(Math.log2(heads));
   const powers = (n: number) => Array.from({ length: n }, (_, i) => 2 ** ((-8 * (i + 1)) / n));
   const others = powers(2 * below).filter((_, i) => i % 2 === 0);

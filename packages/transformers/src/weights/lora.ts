@@ -217,7 +217,7 @@ export class LoraSites {
 }
 
 /** A linear layer, and what adapters add to it. */
-export class LoraLinear implements BlockLayer {
+class LoraLinear implements BlockLayer {
   /** @internal `LoraSites.layer` */
   constructor(
     private readonly layer: Module,

@@ -30,7 +30,7 @@ function scaleOf(file: TensorReader, name: string): string | undefined {
   return SCALES.map((suffix) => name + suffix).find((scale) => file.has(scale));
 }
 
-export class ScaledFp8 implements TensorReader {
+class ScaledFp8 implements TensorReader {
   readonly names: string[];
   /** Of the weights that are fp8 the names of their scales. */
   private readonly scales = new Map<string, string>();
