@@ -260,6 +260,22 @@ describe('experts: auto', () => {
     return expertStats;
   };
 
+  it('says so where the memory cannot be page-locked', async () => {
+    const warnings = async (freeBytes?: number) => {
+      const seen: unknown[][] = [];
+      vi.spyOn(process, 'emitWarning').mockImplementation((...warning: unknown[]) => void seen.push(warning));
+      await loadWith(freeBytes, { experts: 'host' });
+      return seen;
+    };
+    expect(await warnings()).toEqual([]);
+    expect(await warnings(2 ** 30)).toEqual([
+      [
+        expect.stringMatching(/of 192\.00 KiB of experts in host memory 192\.00 KiB could not be page-locked/),
+        expect.objectContaining({ code: 'EXPERTS_NOT_PINNED' }),
+      ],
+    ]);
+  });
+
   it('has them on the device where there is room', async () => {
     expect(await loadWith(undefined)).toBeUndefined();
     expect(await loadWith(2 ** 30)).toBeUndefined();

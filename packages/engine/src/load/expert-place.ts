@@ -2,9 +2,10 @@
  * Where the experts of a mixture are: on the device, or in host memory with as many of each layer on the device as there is room
  * for. Decided before a weight is read, from the sizes in the file and what the device has left.
  */
-import { type Device, kinds, sizeInBytes } from '@x/core';
+import { type Device, formatBytes, kinds, sizeInBytes, warnOnce } from '@x/core';
 import type { TensorReader } from '@x/core/files';
 import {
+  type CausalModel,
   type DecoderConfig,
   HostExperts,
   type ModelDescription,
@@ -74,8 +75,7 @@ export async function hotExpertsOf(
   const { experts, chosen } = mixture;
   const asked = hotExperts === undefined ? undefined : new HostExperts(hotExperts).slotsOf(experts, chosen);
   if (place === 'device' || shard) return undefined;
-  // Elsewhere the device's memory is the host's.
-  const free = device.kind === 'rocm' || device.kind === 'cuda' ? device.availableBytes() : undefined;
+  const free = hasOwnMemory(device) ? device.availableBytes() : undefined;
   if (free === undefined) {
     if (place === 'auto') return undefined;
     return asked ?? Math.max(chosen, Math.ceil(experts * HOST_SHARE));
@@ -88,6 +88,21 @@ export async function hotExpertsOf(
   const fitting = Math.floor((room - (bytes.all - bytes.experts)) / (bytes.experts / experts));
   return asked ?? Math.min(experts, Math.max(chosen, fitting));
 }
+
+/** Says so where the device cannot copy experts from host memory by itself: each that is missing takes several times as long. */
+export function warnOfOrdinaryMemory({ device, hostExperts }: CausalModel): void {
+  if (!hostExperts || !hasOwnMemory(device)) return;
+  const { hostBytes, pinnedBytes } = hostExperts.stats;
+  if (pinnedBytes === hostBytes) return;
+  warnOnce(
+    'EXPERTS_NOT_PINNED',
+    `of ${formatBytes(hostBytes)} of experts in host memory ${formatBytes(hostBytes - pinnedBytes)} could not be page-locked, so copies to ${device} ` +
+      'take several times as long; free memory of the host, let the container or WSL lock more of it (ulimit -l), or give a model with smaller experts.',
+  );
+}
+
+/** Elsewhere the device's memory is the host's. */
+const hasOwnMemory = ({ kind }: Device) => kind === 'rocm' || kind === 'cuda';
 
 /** About what a pass of a prompt makes on its way. */
 function workBytes(config: DecoderConfig, { chosen, width }: MoeConfig, device: Device): number {

@@ -16,7 +16,7 @@ import { loadOnThreads } from '../parallel/load';
 import { devicesOf, PARALLEL_OPTIONS, type ParallelOptions } from '../parallel/options';
 import { deviceOfProcess, loadOnProcesses } from '../parallel/processes';
 import { type BuiltModel, buildModel, type ModelTexts } from './build-model';
-import { checkExpertOptions, EXPERT_OPTIONS, type ExpertOptions } from './expert-place';
+import { checkExpertOptions, EXPERT_OPTIONS, type ExpertOptions, warnOfOrdinaryMemory } from './expert-place';
 import { HUB_SOURCE, type HubSource, modelPath } from './model-files';
 
 /** Kernels that a driver compiles at their first use. */
@@ -168,6 +168,7 @@ async function assemble(
   let loaded: LanguageModel;
   try {
     warnOfContext(built);
+    warnOfOrdinaryMemory(built.model);
     const cache = { dtype: cacheDtype, maxPositions: maxCachePositions, weightBytes, roomFor: room?.positions };
     const chatTemplate = chosen === undefined ? template : templateOf(chosen, template, tokenizer);
     loaded = new LanguageModel({ ...parts, tokenizer, chatTemplate, cache, graphs, loadMs: performance.now() - start });
