@@ -1,52 +1,33 @@
 /**
- * Devices by name, and the registry through which backend packages offer them. Mirrors candle's `Device` enum
- * (candle-core/src/device.rs); instead of cargo features, a backend package registers a provider when it is imported.
+ * Devices by name. Mirrors candle's `Device` enum (candle-core/src/device.rs); instead of cargo features, a backend package
+ * registers a provider when it is imported (backend-registry.ts).
  *
  * Opening is lazy: `Device.rocm(0)` checks that the device exists, its `backend` is opened on first use. There is one
  * `Device` a location, so devices compare with `===` as well as `equals`.
  */
-import type {
-  BackendDevice,
-  BackendProvider,
-  CompiledProgram,
-  CompileOptions,
-  DeviceLocation,
-  DeviceMemory,
-} from './backend';
+import type { BackendDevice, CompiledProgram, CompileOptions, DeviceLocation, DeviceMemory } from './backend';
+import { type DeviceKind, GPU_PACKAGE, KIND, KINDS, missing, providerOf } from './backend-registry';
 import { brand } from './brand';
 import { refuseInCapture } from './capture-state';
-import { COUNT, check, FUNCTION, kind, STRING } from './check';
+import { COUNT, check, FUNCTION, STRING } from './check';
 import { randomOf } from './composed/random';
 import { createContext } from './context';
 import { CandleError, DeviceError, DisposedError, UnsupportedError } from './errors';
 import { CapturedGraph, type GraphOutputs } from './graph';
-import { JsDevice } from './js/device';
 import { type DeviceUsage, usageOf } from './memory';
 import { assertOneCore, foreignCore, LINE, shared } from './one-core';
-import { ifNode, warn } from './platform';
 import { scope } from './scope';
 import { show } from './show';
-
-/** `js`: plain TypeScript; `cpu`: kernels where a package has them, else the same; `rocm`, `cuda`: GPUs. */
-export type DeviceKind = DeviceLocation['kind'];
 
 /** A device, or its name as {@link Device.parse} takes it. */
 export type DeviceLike = Device | string;
 
-const KINDS: readonly DeviceKind[] = ['js', 'cpu', 'rocm', 'cuda'];
-const KIND = kind(
-  (value) => KINDS.includes(value as DeviceKind),
-  `use one of ${KINDS.join(', ')}`,
-  (message) => new DeviceError('DEVICE_UNKNOWN', message),
-);
-const GPU_PACKAGE = '@x/rocm-backend';
 const registry = shared('devices', () => ({
-  providers: new Map<DeviceKind, BackendProvider>(),
   opened: new Map<string, Device>(),
   skipped: [] as SkippedDevice[],
   scoped: createContext<Device>(),
 }));
-const { providers, opened, scoped } = registry;
+const { opened, scoped } = registry;
 
 /** A line of {@link Device.list}. */
 export interface DeviceInfo {
@@ -64,61 +45,6 @@ export interface DeviceInfo {
 export interface SkippedDevice {
   kind: DeviceKind;
   reason: string;
-}
-
-/** Offers the devices of one kind; a later registration of the same kind replaces an earlier one for devices not yet open. */
-export function registerBackend(provider: BackendProvider): void {
-  check('registerBackend', 'kind', provider?.kind, KIND);
-  providers.set(provider.kind, provider);
-}
-
-/** The kinds that a backend package has registered; `js`, and `cpu` where no package has one, are built in. */
-export function registeredBackends(): DeviceKind[] {
-  return [...providers.keys()];
-}
-
-/** URLs of the modules whose import registers the backends that are registered here, for another thread to import. */
-export function backendModules(): string[] {
-  return [...new Set([...providers.values()].flatMap(({ module }) => module ?? []))];
-}
-
-/** The plain TypeScript backend under a name; `why` it takes the place of a package's backend that has no device here. */
-function builtIn(kind: 'js' | 'cpu', why?: string): BackendProvider {
-  const description = why ? `plain TypeScript on the CPU, because ${why}` : 'plain TypeScript on the CPU';
-  return {
-    kind,
-    list: () => ({ devices: [{ ordinal: 0, description }] }),
-    open: () => {
-      if (why) warnOfFallback(why);
-      return new JsDevice({ kind, ordinal: 0 }, description);
-    },
-  };
-}
-
-/** The backend of a kind. `cpu` is there on every machine: where a package's own kernels cannot run, in TypeScript. */
-function providerOf(kind: DeviceKind): BackendProvider | undefined {
-  const provider = providers.get(kind);
-  if (kind === 'rocm' || kind === 'cuda') return provider;
-  if (!provider) return builtIn(kind);
-  const { devices, reason } = provider.list();
-  return devices.length > 0 ? provider : builtIn(kind, reason ?? 'its backend has no device');
-}
-
-const FALLBACK_WARNED = 'x.core.fallback-warned';
-
-/** Once a process: environment data is shared by the ESM and the CommonJS build, and inherited by worker threads. */
-function warnOfFallback(why: string): void {
-  const threads = ifNode('worker_threads');
-  if (threads?.getEnvironmentData(FALLBACK_WARNED)) return;
-  threads?.setEnvironmentData(FALLBACK_WARNED, true);
-  warn(
-    `Device.cpu() computes in plain TypeScript, many times slower than with its compiled kernels, because ${why}`,
-    'CPU_WITHOUT_KERNELS',
-  );
-}
-
-function missing(kind: DeviceKind): string {
-  return `no backend for ${kind} devices is loaded; install ${GPU_PACKAGE} and import it (import '${GPU_PACKAGE}') before asking for one`;
 }
 
 /** A place where tensors are: one object a location, which opens its {@link Device.backend} on first use. */

@@ -15,18 +15,10 @@ export { enableGrad, isGradEnabled, noGrad } from './autograd/mode';
 export type { GradRecord } from './autograd/record';
 export { Var } from './autograd/var';
 export * from './backend';
+export { backendModules, type DeviceKind, registerBackend, registeredBackends } from './backend-registry';
 export { refuseInCapture } from './capture-state';
 export { Communicator, type CommunicatorOptions } from './communicator';
-export {
-  backendModules,
-  Device,
-  type DeviceInfo,
-  type DeviceKind,
-  type DeviceLike,
-  registerBackend,
-  registeredBackends,
-  type SkippedDevice,
-} from './device';
+export { Device, type DeviceInfo, type DeviceLike, type SkippedDevice } from './device';
 export * from './dtype';
 export * from './errors';
 export type { FileInput } from './files/source';

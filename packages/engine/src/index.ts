@@ -31,9 +31,9 @@ export {
   type RerankOptions,
   type TextEmbedding,
 } from './embedding/model';
+export type { GenerateOptions } from './generate-options';
 export {
   type FinishReason,
-  type GenerateOptions,
   Generation,
   type GenerationStats,
   type Piece,

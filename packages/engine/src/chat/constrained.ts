@@ -11,7 +11,8 @@ import {
   thoughtOf,
 } from '@x/transformers';
 import type { Constraint } from '../constraint';
-import type { GenerateOptions, GenerationHost } from '../generation';
+import type { GenerateOptions } from '../generate-options';
+import type { GenerationHost } from '../generation';
 import { structureOf, vocabularyOf } from '../structured';
 import { CallConstraint } from './call-constraint';
 import { callForm, forcedCall } from './call-form';

@@ -15,7 +15,8 @@ import {
   type ToolDefinition,
   TransformersError,
 } from '@x/transformers';
-import { GENERATE_OPTIONS, Generation, type GenerationHost, type GenerationStats, type Piece } from '../generation';
+import { GENERATE_OPTIONS } from '../generate-options';
+import { Generation, type GenerationHost, type GenerationStats, type Piece } from '../generation';
 import { checkOptions } from '../options';
 import { constrained, isFormed } from './constrained';
 import { ReasoningCount } from './reasoning-count';

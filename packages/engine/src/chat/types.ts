@@ -1,6 +1,7 @@
 /** What a chat request takes and gives: {@link LanguageModel.generateChat}. */
 import type { ChatMessage, ChatPiece, StandardSchema, ToolDefinition } from '@x/transformers';
-import type { FinishReason, GenerateOptions, GenerationStats, Piece } from '../generation';
+import type { GenerateOptions } from '../generate-options';
+import type { FinishReason, GenerationStats, Piece } from '../generation';
 
 /** Whether an answer calls tools: as the model likes, never, at least one, or this one. */
 export type ToolChoice = 'auto' | 'none' | 'required' | { name: string };
