@@ -34,6 +34,8 @@ export interface GraphMemory {
 interface Part {
   exec: HipGraphExec;
   kernels: number;
+  /** Whether it looks at ids, and may so write to the device's report. */
+  checksIds: boolean;
   step: (() => void) | undefined;
 }
 
@@ -45,6 +47,8 @@ export class KernelGraph implements BackendGraph {
   readonly launches: string[] = [];
   /** Whether a library's work is among them, in the workspace that the library has on this device. */
   usesLibraries = false;
+  /** Whether ids were looked at since the last part ended. */
+  checksIds = false;
   readonly #device: KernelDevice;
   readonly #memory: GraphMemory;
   readonly #pool = new MemoryPool();
@@ -112,7 +116,7 @@ export class KernelGraph implements BackendGraph {
         `replay on another stream of ${name} than its own; call replay() outside of stream.run().`,
       );
     }
-    for (const { exec, kernels, step } of this.#parts) {
+    for (const { exec, kernels, checksIds, step } of this.#parts) {
       if (this.usesLibraries) this.#device.orderLibraries();
       for (const settle of this.#device.beforeReplays) settle();
       this.#device.enqueue(
@@ -120,6 +124,7 @@ export class KernelGraph implements BackendGraph {
         () => exec.launch(hip.defaultStream),
         kernels,
       );
+      if (checksIds) this.#device.idReport?.expect();
       if (!step) continue;
       step();
       // It may have done anything.
@@ -201,7 +206,8 @@ export class KernelGraph implements BackendGraph {
     const graph = this.#memory.stream.endCapture();
     try {
       const kernels = this.launches.length - this.#parts.reduce((sum, part) => sum + part.kernels, 0);
-      this.#parts.push({ exec: graph.instantiate(), kernels, step });
+      this.#parts.push({ exec: graph.instantiate(), kernels, checksIds: this.checksIds, step });
+      this.checksIds = false;
     } finally {
       graph.dispose();
     }

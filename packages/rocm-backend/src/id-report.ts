@@ -27,8 +27,8 @@ export class IdReport {
   readonly #blocking = settings.launchBlocking();
   /** Whether a kernel may have written since the report was last read. */
   #unread = false;
-  /** Whether a graph or another stream has such kernels, which run unseen. */
-  #captured = false;
+  /** Whether another stream, or a graph that is not the device's own, has such kernels, which run unseen. */
+  #runsUnseen = false;
 
   constructor(device: KernelDevice) {
     this.#device = device;
@@ -52,11 +52,22 @@ export class IdReport {
       dim,
       report: this.#ptr,
     });
+    const { recording } = this.#device;
+    if (recording) {
+      recording.checksIds = true;
+      return;
+    }
+    this.expect();
+    const { isCapturing } = this.#hip.currentStream;
+    if (isCapturing) this.#runsUnseen = true;
+    if (this.#blocking && !isCapturing) this.readSync();
+  }
+
+  /** A kernel that looks at ids was enqueued. */
+  expect(): void {
     this.#unread = true;
     // A report of another stream may come after the next reading.
-    if (this.#device.streams.isShared) this.#captured = true;
-    if (this.#hip.currentStream.isCapturing) this.#captured = true;
-    else if (this.#blocking) this.readSync();
+    if (this.#device.streams.isShared) this.#runsUnseen = true;
   }
 
   /** Enqueues the reading. Rejects with INDEX_OUT_OF_RANGE when work enqueued so far has met an id out of range. */
@@ -84,7 +95,7 @@ export class IdReport {
   }
 
   #begin(): boolean {
-    const wanted = this.#unread || this.#captured;
+    const wanted = this.#unread || this.#runsUnseen;
     this.#unread = false;
     return wanted;
   }

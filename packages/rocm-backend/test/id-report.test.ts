@@ -62,6 +62,23 @@ describe.each(kinds)('reports of ids on a %s device of its own', (kind) => {
     graph.dispose();
   });
 
+  test('a device graph is looked at once behind each replay', () => {
+    const ids = open('1');
+    const { hip } = device;
+    const graph = device.capture((divide) => {
+      ids.device.ops.checkIds('pick', at(ids, three), { size: 6 });
+      divide(() => expect(() => ids.toHostSync()).toThrow(error));
+    });
+    if (!graph) return;
+    for (let run = 0; run < 2; run++) {
+      graph.replay();
+      const before = hip.counters().dtoh;
+      ids.toHostSync();
+      expect(hip.counters().dtoh - before).toBe(1);
+    }
+    graph.dispose();
+  });
+
   test('a GPU opened without X_DEBUG launches nothing for ids', () => {
     const ids = open('0');
     const before = device.hip.counters().launch;
