@@ -92,7 +92,7 @@ describe.each(deviceNames.filter((name) => name !== 'js'))('prompts in decode st
     };
     const other = await text();
     const { scheduler } = insideOf(model);
-    const inside = scheduler as unknown as { prompts: { cutAt: number }; alongTokens: number };
+    const inside = scheduler as unknown as { prompts: { cutAt: number }; times: { alongTokens: number } };
     const beside = spied(model);
     for (const fails of [false, true]) {
       model.reset();
@@ -109,7 +109,7 @@ describe.each(deviceNames.filter((name) => name !== 'js'))('prompts in decode st
       for await (const piece of model.generate(PROMPTS[0], carrier.options)) {
         pieces.push(piece);
         if (piece.index === 8) reading = text((tokens) => done.push(tokens));
-        inside.alongTokens = 20;
+        inside.times.alongTokens = 20;
       }
       expect(idsOf([await reading!])).toEqual(idsOf([other]));
       expect(idsOf([pieces])).toEqual(idsOf([expected]));

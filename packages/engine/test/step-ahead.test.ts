@@ -52,7 +52,8 @@ describe.each(deviceNames.filter((name) => name !== 'js'))('passes ahead on %s',
       [3000, 0],
     ]) {
       follow.mockClear();
-      Object.defineProperty(insideOf(model).scheduler, 'stepMs', { get: () => stepMs, set() {}, configurable: true });
+      const { times } = insideOf(model).scheduler as unknown as { times: object };
+      Object.defineProperty(times, 'stepMs', { get: () => stepMs, set() {}, configurable: true });
       expect(await model.generate(PROMPTS[0], options).text()).toBe(expected);
       expect(follow.mock.results.filter(({ value }) => value !== undefined)).toHaveLength(passes);
     }

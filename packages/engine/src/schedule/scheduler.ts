@@ -18,6 +18,7 @@ import { Pacer } from './pacer';
 import { PromptQueue, type QueuedPart } from './prompt-queue';
 import { Residents } from './residents';
 import { type Asked, type DecodeRequest, StepAhead } from './step-ahead';
+import { StepTimes } from './step-times';
 
 /** Tokens in one pass, drafts among them: as many as the largest graph has. */
 const MAX_BATCH = MAX_ROWS;
@@ -25,15 +26,6 @@ const MAX_BATCH = MAX_ROWS;
 const MAX_DRAFTING = 64;
 /** Sequences that decode together from which on parts of prompts come along. */
 const MANY_ROWS = 16;
-/** How many tokens of prompts a step takes along: as many as make it last so long, which is measured. */
-const ALONG_MS = 24;
-const ALONG_TOKENS = { first: 512, least: 64 };
-/**
- * Shorter steps go out in one go: an abort can wait for their end, and watching them takes time. A graph would be given up for it,
- * also where only a busy host makes its steps long.
- */
-const UNWATCHED_MS = { launched: 50, replayed: 1000 };
-
 interface Request extends DecodeRequest {
   resolve(verified: Verified): void;
   reject(error: unknown): void;
@@ -63,13 +55,9 @@ export class BatchScheduler {
   /** Those of the pass under way. */
   private batch: readonly Request[] = [];
   private running = false;
-  /** How long the last step took: the last one beside which no prompt was read, or less. Unknown at first. */
-  private stepMs: number | undefined;
-  /** Steps so far, and what the last one took with what was in front of it. */
-  private lately = { steps: 0, stepMs: 0 };
-  /** Whether the next step takes parts of prompts along, and tokens of them that it has room for. */
+  private readonly times = new StepTimes();
+  /** Whether the next step takes parts of prompts along. */
   private takesAlong = false;
-  private alongTokens = ALONG_TOKENS.first;
   /** @internal {@link MANY_ROWS} */
   manyRows = MANY_ROWS;
   private readonly residents = new Residents();
@@ -80,8 +68,8 @@ export class BatchScheduler {
 
   constructor(readonly runner: Runner) {
     this.prompts = new PromptQueue(runner, () => {
-      const room = this.takesAlong ? Math.floor(this.alongTokens) : 0;
-      return { areWaiting: this.running, ...this.lately, room };
+      const { lately, room } = this.times;
+      return { areWaiting: this.running, ...lately, room: this.takesAlong ? room : 0 };
     });
     this.ahead = new StepAhead(runner, this.prompts, (cache, length) => this.tryReserve(cache, length), MAX_BATCH);
     this.pacer = this.paced(() => {
@@ -365,7 +353,7 @@ export class BatchScheduler {
     try {
       const steps = asked ? requests.map(({ cache, ids }) => ({ cache, ids, drafts: 0 })) : this.steps(requests);
       const samplers = requests.flatMap(({ samplers }, row) => samplers.slice(0, steps[row].drafts + 1));
-      const isPaced = !asked && this.isWatched;
+      const isPaced = !asked && this.times.isWatched(runner.replays);
       let choices: readonly (Choice | undefined)[];
       if (isPaced) {
         choices = await runner.chosen((await this.pacer.run(runner.pass(steps, true)))!, samplers);
@@ -378,7 +366,8 @@ export class BatchScheduler {
         choices = await under.choices;
         this.ahead.know(requests, choices);
       }
-      this.measure(performance.now() - begun, asked?.parts ?? []);
+      const took = performance.now() - begun;
+      this.times.measure(took, asked?.parts ?? [], runner.chunkAt(0), this.prompts.isReading);
       const accepted = runner.accept(steps, choices);
       if (asked) this.answer(asked.parts, choices.slice(requests.length));
       requests.forEach((request, row) => {
@@ -401,35 +390,12 @@ export class BatchScheduler {
     }
   }
 
-  /** Whether the next step goes out in groups, between which it can be left. */
-  private get isWatched(): boolean {
-    return this.runner.replays
-      ? this.stepMs !== undefined && this.stepMs > UNWATCHED_MS.replayed
-      : this.stepMs === undefined || this.stepMs > UNWATCHED_MS.launched;
-  }
-
   /** Enqueues the pass behind a step, also of those who wait. */
   private lookAhead(requests: readonly Request[], rows: readonly number[]): void {
     this.sortWaiting();
     const served = this.ahead.enqueue(requests, rows, this.waiting);
     for (const { cache } of this.waiting.splice(0, served)) this.residents.set(cache, 'running');
     this.setTakesAlong(this.ahead.rows >= this.manyRows);
-  }
-
-  /** What a step took, and with which parts of prompts. */
-  private measure(took: number, parts: readonly QueuedPart[]): void {
-    const { least } = ALONG_TOKENS;
-    const tokens = parts.reduce((sum, { ids }) => sum + ids.length, 0);
-    // Fewer tokens than there was room for say only what is too much; what was too slow once is tried again.
-    const wish = parts.length === 0 ? 1.01 : ALONG_MS / took;
-    if (wish < 1 || parts.length === 0 || tokens > this.alongTokens * 0.7) {
-      const wanted = this.alongTokens * Math.min(1.1, Math.max(0.7, wish));
-      this.alongTokens = Math.min(this.runner.chunkAt(0), Math.max(least, wanted));
-    }
-    if (parts.length > 0) return;
-    // Beside prompts it says little about the step itself.
-    this.stepMs = this.prompts.isReading ? Math.min(this.stepMs ?? took, took) : took;
-    this.lately = { steps: this.lately.steps + 1, stepMs: took };
   }
 
   /** @param choices behind the parts that have a sampler */
