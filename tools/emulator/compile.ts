@@ -10,6 +10,7 @@ import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync } from 'node:fs
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { toolOf } from '../../packages/hip/src/clang.mjs';
+import { ENVIRONMENT } from '../kernels/compile';
 import type { Compiler } from '../kernels/toolchain';
 
 /** From the functions that others call to those that call them, so that what is inlined is small. */
@@ -19,7 +20,9 @@ const CPU = 'x86-64-v3';
 const FLAGS = ['-std=c++20', `-march=${CPU}`, '-ffp-contract=on', '-w', '-fPIC'];
 const HIDDEN = '-fvisibility=hidden';
 
-const run = promisify(execFile);
+const execute = promisify(execFile);
+const run = (program: string, args: readonly string[], options: { maxBuffer?: number } = {}) =>
+  execute(program, args, { ...options, env: ENVIRONMENT });
 
 export interface Source {
   /** The library that comes of it, without `.so`. */
