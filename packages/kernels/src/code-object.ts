@@ -3,6 +3,7 @@
  * their parameter types in a character array `x_sig_<kernel>`; for other kernels (compiled at run time from a user's
  * source) the types come from AMD's metadata note or the PTX declaration, as far as these know them.
  */
+import { checkBytes } from './arguments';
 import { ElfFile, EM_AMDGPU, isElf } from './elf';
 import { KernelError } from './errors';
 import { decodeMsgPack, type MsgPack } from './msgpack';
@@ -14,9 +15,10 @@ const NT_AMDGPU_METADATA = 32;
 /**
  * Kernels, typed parameters and resources of a HSACO, a PTX text or a host object.
  *
- * @throws KernelError KERNEL_OBJECT_INVALID when the bytes are none of these or are damaged.
+ * @throws KernelError KERNEL_OBJECT_INVALID when the bytes are none of these or are damaged; KERNEL_ARGUMENT_INVALID for what are no bytes
  */
 export function parseCodeObject(bytes: Uint8Array): ParsedCodeObject {
+  checkBytes('parseCodeObject: the code object', bytes);
   try {
     if (!isElf(bytes)) {
       const text = new TextDecoder().decode(bytes);

@@ -1,5 +1,6 @@
 /** What can go wrong with kernels: each code says what to do in its message. */
 export type KernelErrorCode =
+  | 'KERNEL_ARGUMENT_INVALID'
   | 'KERNEL_TARGET_MISSING'
   | 'KERNEL_SOURCE_MISSING'
   | 'KERNEL_MANIFEST_INVALID'

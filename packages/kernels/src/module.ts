@@ -4,6 +4,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { checkName } from './arguments';
 import { KernelError } from './errors';
 import { kernelPackageFor } from './packages';
 import { namedDirectory } from './settings';
@@ -29,6 +30,7 @@ export function listTargets(): string[] {
  * @throws KernelError KERNEL_MANIFEST_INVALID, KERNEL_PACKAGE_VERSION
  */
 export function readManifest(target: string): Manifest | undefined {
+  checkName('readManifest: the target', target, 'gfx1100');
   for (const store of objectStores(target)) {
     const manifest = store.manifest(target);
     if (manifest) return manifest;
@@ -105,6 +107,7 @@ export class KernelModule {
    * KERNEL_PACKAGE_VERSION when an installed package belongs to another version.
    */
   codeObject(target: string): CodeObject | undefined {
+    checkName(`${this.name}.codeObject: the target`, target, 'gfx1100');
     for (const store of objectStores(target)) {
       const entry = store.manifest(target)?.modules[this.id];
       const bytes = entry && store.object(target, entry);

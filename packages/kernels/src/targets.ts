@@ -1,4 +1,5 @@
 /** Which code objects run on which processor. */
+import { checkName } from './arguments';
 
 /** Generic families: one code object for several processors (AMD code object version 6). */
 const FAMILIES: [family: string, members: RegExp][] = [
@@ -18,8 +19,10 @@ const HOST_PRODUCTS = /-vnni$/;
  * The targets whose code objects a device can run, best first: its own, then its generic family.
  *
  * @param arch gfx1100, gfx90a:sramecc+:xnack-, sm_90, x86-64-v3-vnni; features after a colon are ignored.
+ * @throws KernelError KERNEL_ARGUMENT_INVALID for what is no text
  */
 export function resolveTarget(arch: string): string[] {
+  checkName('resolveTarget: the processor', arch, 'gfx1100');
   const name = arch.split(':')[0]!;
   if (name.startsWith('gfx')) {
     const family = FAMILIES.find(([, members]) => members.test(name));
@@ -55,6 +58,7 @@ const EMBEDDED = [72, 87];
  * @param arch sm_90
  */
 export function cubinTargets(arch: string): string[] {
+  checkName('cubinTargets: the processor', arch, 'sm_90');
   const capability = Number(/^sm_(\d+)[a-z]?$/.exec(arch)?.[1] ?? Number.NaN);
   if (EMBEDDED.includes(capability)) return [];
   return CUBIN_TARGETS.filter((target) => {

@@ -16,6 +16,7 @@ import {
   encodeBf16,
   encodeF16,
   isBlockType,
+  kinds,
 } from '@x/core';
 import { type BlockFormat, byteLengthOf } from './blocks';
 import type { TensorFile } from './gguf/has-blocks';
@@ -43,10 +44,12 @@ export function placement(device: BackendDevice, format: BlockFormat): 'blocks' 
  * for its type (`dense`, default f32). undefined for a type that cannot be read.
  */
 export function deviceBytes(
-  { format, elemCount, byteLength }: { format?: BlockFormat; elemCount: number; byteLength?: number },
+  tensor: { format?: BlockFormat; elemCount: number; byteLength?: number },
   device: DeviceLike,
   dense: DenseDType = 'f32',
 ): number | undefined {
+  kinds.check('deviceBytes', 'tensor', tensor, kinds.OBJECT);
+  const { format, elemCount, byteLength } = tensor;
   if (format === undefined || byteLength === undefined) return undefined;
   const { backend } = Device.of(device);
   const where = placement(backend, format);

@@ -25,7 +25,11 @@ describe('arguments of @x/quantized', () => {
     ['a GgufFile', () => file, ['tensor', 'info', 'format', 'has', 'load', 'loadSync', 'readTensorBytes']],
     ['a GgufFile', () => file, ['readTensorSlice', 'tensorChunks', 'tensorChunksAhead']],
     ['metadata', () => file.metadata, ['require', 'uint', 'int', 'float', 'bool', 'string', 'strings', 'numbers']],
-    ['the package', () => quantized, ['quantizeBlocks', 'planMix', 'isQuantizable', 'writeGguf', 'loadImatrix']],
+    [
+      'the package',
+      () => quantized,
+      ['deviceBytes', 'quantizeBlocks', 'planMix', 'isQuantizable', 'writeGguf', 'loadImatrix'],
+    ],
     ['QMatMul', () => QMatMul, ['fromQTensor', 'fromTensor']],
     ['a QMatMul', () => QMatMul.fromQTensor(weight()), ['forward', 'embedding']],
   ];
