@@ -48,7 +48,7 @@ export interface GenerateOptions<T = unknown> extends SamplingOptions, Structure
   onProgress?: (promptTokensDone: number, promptTokens: number) => void;
 }
 
-export const GENERATE_OPTIONS = {
+export const GENERATE_OPTIONS: Record<keyof GenerateOptions, kinds.Kind> = {
   temperature: kinds.NUMBER,
   topK: kinds.NUMBER,
   topP: kinds.NUMBER,
@@ -82,4 +82,4 @@ export const GENERATE_OPTIONS = {
   ...STRUCTURE_OPTIONS,
   addSpecialTokens: kinds.BOOLEAN,
   onProgress: kinds.FUNCTION,
-} satisfies Record<keyof GenerateOptions, kinds.Kind>;
+};

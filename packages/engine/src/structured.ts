@@ -43,7 +43,7 @@ export interface StructureOptions<T = unknown> {
   choices?: readonly string[];
 }
 
-export const STRUCTURE_OPTIONS = {
+export const STRUCTURE_OPTIONS: Record<keyof StructureOptions, kinds.Kind> = {
   schema: kinds.kind(
     (value) => typeof value === 'boolean' || isStandardSchema(value) || kinds.isObject(value),
     'give a JSON Schema, or a schema of a library that follows Standard Schema',
@@ -58,7 +58,7 @@ export const STRUCTURE_OPTIONS = {
     (value) => Array.isArray(value) && value.length > 0 && value.every((text) => typeof text === 'string'),
     'give a list of strings, of one at least',
   ),
-} satisfies Record<keyof StructureOptions, kinds.Kind>;
+};
 
 /**
  * The constraint that the options ask for, if any.

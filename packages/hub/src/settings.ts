@@ -48,7 +48,7 @@ export interface HubSettings {
 
 const TEXT = (remedy: string) => kinds.kind((value) => typeof value === 'string' && value !== '', remedy);
 
-export const HUB_KINDS = {
+export const HUB_KINDS: Record<keyof HubOptions, kinds.Kind> = {
   // One may have a password in it.
   endpoint: kinds.secret(TEXT('give an address such as https://huggingface.co')),
   token: kinds.secret(
@@ -68,7 +68,7 @@ export const HUB_KINDS = {
   retries: kinds.COUNT,
   retryDelayMs: kinds.COUNT,
   fetch: kinds.FUNCTION,
-} satisfies Record<keyof HubOptions, kinds.Kind>;
+};
 
 /** @throws HubError INVALID_OPTION naming the first option that is unknown or not of its kind; undefined is a default */
 export function checkOptions(op: string, options: unknown, known: Readonly<Record<string, kinds.Kind>>): void {

@@ -24,7 +24,7 @@ import type { ChatGeneration, ChatOptions, ParsedCall, ToolChoice } from './type
 
 const { addSpecialTokens: _, ...generateOptions } = GENERATE_OPTIONS;
 
-export const CHAT_OPTIONS = {
+export const CHAT_OPTIONS: Record<keyof ChatOptions, kinds.Kind> = {
   ...generateOptions,
   tools: kinds.kind(Array.isArray, 'give a list of { name, parameters }'),
   toolChoice: kinds.kind(
@@ -35,7 +35,7 @@ export const CHAT_OPTIONS = {
   ),
   template: kinds.kind(kinds.isObject, "give an object with the template's variables"),
   continueLast: kinds.BOOLEAN,
-} satisfies Record<keyof ChatOptions, kinds.Kind>;
+};
 
 export class ChatAnswer<Tools extends readonly ToolDefinition[] = readonly ToolDefinition[]>
   implements ChatGeneration<Tools>

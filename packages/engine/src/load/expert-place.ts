@@ -35,10 +35,10 @@ export interface ExpertOptions {
   hotExperts?: number;
 }
 
-export const EXPERT_OPTIONS = {
+export const EXPERT_OPTIONS: Record<keyof ExpertOptions, kinds.Kind> = {
   experts: kinds.oneOf(['auto', 'device', 'host']),
   hotExperts: kinds.POSITIVE,
-} satisfies Record<keyof ExpertOptions, kinds.Kind>;
+};
 
 /** Of what the device has free, what stays so at least beside weights and cache. */
 const SPARE_SHARE = 1 / 16;

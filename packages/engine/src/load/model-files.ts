@@ -13,10 +13,10 @@ export interface HubSource {
   onDownload?: (progress: PullProgress) => void;
 }
 
-export const HUB_SOURCE = {
+export const HUB_SOURCE: Record<keyof HubSource, kinds.Kind> = {
   hub: kinds.kind(kinds.isObject, 'give an object such as { offline: true }'),
   onDownload: kinds.FUNCTION,
-} satisfies Record<keyof HubSource, kinds.Kind>;
+};
 
 /**
  * A path as it is; a model of the hub (`hf:org/repo:Q4_K_M`) by its place in the cache, where it is downloaded to when it is

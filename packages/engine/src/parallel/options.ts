@@ -35,7 +35,7 @@ const MAX_MS = 2 ** 31 - 1;
 
 const isDevice = (value: unknown) => value instanceof Device || typeof value === 'string';
 
-export const PARALLEL_OPTIONS = {
+export const PARALLEL_OPTIONS: Record<keyof ParallelOptions, kinds.Kind> = {
   devices: kinds.kind(
     (value) => Array.isArray(value) && value.length > 0 && value.every(isDevice),
     "give a list of devices or their names, such as ['cuda:0', 'cuda:1']",
@@ -50,7 +50,7 @@ export const PARALLEL_OPTIONS = {
     (value) => Number.isInteger(value) && (value as number) >= 100 && (value as number) <= MAX_MS,
     `give a whole number of milliseconds from 100 to ${MAX_MS}`,
   ),
-} satisfies Record<keyof ParallelOptions, kinds.Kind>;
+};
 
 /**
  * The devices of a model in this process, by rank; undefined where there is one and nobody asked for a list. What is wrong with
