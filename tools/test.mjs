@@ -19,6 +19,7 @@ const ROUNDS = [
     lint: (out) => command(out, bin('biome'), ['check', '--error-on-warnings', '.']),
     layers: (out) => command(out, process.execPath, ['tools/lint/layers.mjs']),
     switches: (out) => command(out, process.execPath, ['tools/lint/switches.mjs']),
+    exports: (out) => command(out, process.execPath, ['tools/lint/exports.mjs']),
   },
   { unit: (out) => vitest(out, report, bin('vitest'), ['run'], besideOldClang()) },
   { emulated },

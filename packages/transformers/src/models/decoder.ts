@@ -47,7 +47,7 @@ export interface DecoderLayer {
 }
 
 /** What comes in front of the layers and behind them. */
-export interface HeadOptions {
+export interface EndsOptions {
   /** Name of the last norm. Default `output_norm`. */
   outputNorm?: string;
   /** Multiplies the embeddings. Default 1. */
@@ -62,7 +62,7 @@ export interface HeadOptions {
   logitSoftcap?: number;
 }
 
-export interface DecoderOptions extends HeadOptions {
+export interface DecoderOptions extends EndsOptions {
   rotations: (own: Own) => Promise<Rotation[]> | Rotation[];
   layer: (index: number, own: Own) => Promise<DecoderLayer>;
 }
@@ -81,7 +81,7 @@ interface Parts {
   embed: Module | undefined;
   /** Embeddings of positions. */
   places: Module | undefined;
-  options: HeadOptions;
+  options: EndsOptions;
   rotations: readonly Rotation[];
   /** Undefined for those of other ranks. */
   layers: readonly (DecoderLayer | undefined)[];

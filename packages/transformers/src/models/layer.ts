@@ -28,7 +28,7 @@ export interface NormPlaces {
 }
 
 /** In front of both: Llama. */
-export const PRE_NORMS: NormPlaces = { attention: 'attn_norm', feed: 'ffn_norm' };
+const PRE_NORMS: NormPlaces = { attention: 'attn_norm', feed: 'ffn_norm' };
 /** Behind both: OLMo 2. */
 export const POST_NORMS: NormPlaces = { attended: 'post_attention_norm', fed: 'post_ffw_norm' };
 /** In front of both and behind both: Gemma 2. */

@@ -3,10 +3,10 @@ import type { DecoderConfig } from '../config/decoder-config';
 import type { RopeConfig } from '../config/rope';
 import type { Weights } from '../weights/weights';
 import { Rotation } from './attention';
-import { Decoder, type DecoderLayer, type HeadOptions, type Own } from './decoder';
+import { Decoder, type DecoderLayer, type EndsOptions, type Own } from './decoder';
 import { type LayerOptions, ResidualLayer } from './layer';
 
-export interface TransformerOptions extends HeadOptions {
+export interface TransformerOptions extends EndsOptions {
   /** Positions that a sequence may have. */
   length: number;
   /** Multiplies the scores of attention. Default 1 / sqrt(headDim). */
