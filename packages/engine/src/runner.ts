@@ -16,6 +16,7 @@ import { DeviceChooser } from './sampling/device-chooser';
 import { halvesOf, inTurn } from './schedule/paired-pass';
 import { PassPlanner, type Step } from './schedule/pass-planner';
 import { promptChunk } from './schedule/prompt-chunk';
+import type { StepKind } from './schedule/step-times';
 
 /** A step that is enqueued. */
 export interface StepUnderWay {
@@ -148,9 +149,10 @@ export class Runner {
     return { choices: this.chosen(this.whole(steps), samplers), leads: false };
   }
 
-  /** Whether {@link choose} replays steps from graphs, once they are captured. */
-  get replays(): boolean {
-    return this.chooser !== undefined && this.graphs?.isUsable === true;
+  /** How steps of {@link choose} go out, once their graphs are captured. */
+  get stepKind(): StepKind {
+    if (!this.chooser || !this.graphs?.isUsable) return 'launched';
+    return this.model.hostExperts ? 'waited' : 'replayed';
   }
 
   /**

@@ -353,7 +353,7 @@ export class BatchScheduler {
     try {
       const steps = asked ? requests.map(({ cache, ids }) => ({ cache, ids, drafts: 0 })) : this.steps(requests);
       const samplers = requests.flatMap(({ samplers }, row) => samplers.slice(0, steps[row].drafts + 1));
-      const isPaced = !asked && this.times.isWatched(runner.replays);
+      const isPaced = !asked && this.times.isWatched(runner.stepKind);
       let choices: readonly (Choice | undefined)[];
       if (isPaced) {
         choices = await runner.chosen((await this.pacer.run(runner.pass(steps, true)))!, samplers);

@@ -4,11 +4,14 @@ import type { QueuedPart } from './prompt-queue';
 /** How many tokens of prompts a step takes along: as many as make it last so long, which is measured. */
 const ALONG_MS = 24;
 const ALONG_TOKENS = { first: 512, least: 64 };
+/** How a step goes out: launch by launch, as a graph, or as a graph whose parts the host waits for. */
+export type StepKind = keyof typeof UNWATCHED_MS;
+
 /**
  * Shorter steps go out in one go: an abort can wait for their end, and watching them takes time. A graph would be given up for it,
- * also where only a busy host makes its steps long.
+ * also where only a busy host makes its steps long. While the host waits for parts of a graph, nothing else has its turn.
  */
-const UNWATCHED_MS = { launched: 50, replayed: 1000 };
+const UNWATCHED_MS = { launched: 50, waited: 250, replayed: 1000 };
 
 export class StepTimes {
   /** Steps so far, and what the last one took with what was in front of it. */
@@ -23,10 +26,8 @@ export class StepTimes {
   }
 
   /** Whether the next step goes out in groups, between which it can be left. */
-  isWatched(replays: boolean): boolean {
-    return replays
-      ? this.stepMs !== undefined && this.stepMs > UNWATCHED_MS.replayed
-      : this.stepMs === undefined || this.stepMs > UNWATCHED_MS.launched;
+  isWatched(kind: StepKind): boolean {
+    return this.stepMs === undefined ? kind === 'launched' : this.stepMs > UNWATCHED_MS[kind];
   }
 
   /**
