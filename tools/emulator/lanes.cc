@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include <cstdlib>
+#include <mutex>
 #include <vector>
 
 namespace emulated {
@@ -26,7 +27,16 @@ thread_local constinit Lane* lanes EMULATED_HERE = nullptr;
 thread_local constinit uint32_t count EMULATED_HERE = 0;
 // The lanes of the wave that runs: those from `first` on and before `end`.
 thread_local constinit uint32_t first EMULATED_HERE = 0, end EMULATED_HERE = 0;
-thread_local std::vector<char*> freeStacks;
+// A thread leaves its stacks to the next one that begins: huge pages take long to be cleared.
+std::mutex leftMutex;
+std::vector<char*>& leftStacks = *new std::vector<char*>;
+struct FreeStacks : std::vector<char*> {
+  ~FreeStacks() {
+    const std::lock_guard<std::mutex> lock(leftMutex);
+    leftStacks.insert(leftStacks.end(), begin(), end());
+  }
+};
+thread_local FreeStacks freeStacks;
 thread_local constinit void* scheduler EMULATED_HERE = nullptr;
 // Every other block goes through its waves and their lanes backwards, so that waves that race give different results.
 thread_local constinit bool backwards EMULATED_HERE = false;
@@ -46,6 +56,10 @@ void runLane() {
 }
 
 char* takeStack() {
+  if (freeStacks.empty()) {
+    const std::lock_guard<std::mutex> lock(leftMutex);
+    freeStacks.swap(leftStacks);
+  }
   if (freeStacks.empty()) {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void* memory = mmap(nullptr, 2 * HUGE_PAGE, PROT_READ | PROT_WRITE, flags, -1, 0);
