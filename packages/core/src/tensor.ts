@@ -191,7 +191,8 @@ export class Tensor extends TensorFiles {
   }
 
   /**
-   * start, start + step, ... up to but without `end`; the step may be negative. Rank 1, any dtype (default f32).
+   * start, start + step, ... up to but without `end`; the step may be negative. Rank 1, any dtype (default f32). Whole
+   * numbers in i64 are exact beyond 2^53 too.
    * @throws CandleError `INVALID_ARGUMENT` for a step of 0 or an endless range; DTypeError for what a dtype cannot hold
    * @example
    * ```ts
@@ -206,6 +207,10 @@ export class Tensor extends TensorFiles {
         'INVALID_ARGUMENT',
         `arange: no finite range goes from ${start} to ${end} by ${step}; correct the step.`,
       );
+    }
+    const isExact = dtype !== 'i64' || Math.max(Math.abs(start), Math.abs(end)) <= 2 ** 52;
+    if (!isExact && [start, end, step].every(Number.isInteger)) {
+      return Tensor.from(wholeRange(BigInt(start), BigInt(end), BigInt(step)), { dtype, device: on });
     }
     const values = allocRaw('f64', count) as Float64Array;
     for (let i = 0; i < count; i++) values[i] = start + i * step;
@@ -243,10 +248,13 @@ export class Tensor extends TensorFiles {
   /**
    * Uniform in [lo, up), a float dtype (default f32); rounding may reach `up`. The stream is the device's: see
    * `Device.setSeed`.
-   * @throws DTypeError for integers, ShapeError `INVALID_SHAPE`
+   * @throws DTypeError for integers, ShapeError `INVALID_SHAPE`, CandleError `INVALID_ARGUMENT` for `lo` above `up`
    */
   static rand(lo: number, up: number, shape: Shape, options?: Options, device?: DeviceLike): Tensor {
     const { dtype, on } = resolve('rand', options, device);
+    if (lo > up) {
+      throw new CandleError('INVALID_ARGUMENT', `rand: lo is ${lo} and up is ${up}; give the smaller one first.`);
+    }
     const checked = randomShape('rand', shape, dtype);
     const count = elemCount(checked);
     return tensorOf(
@@ -256,9 +264,13 @@ export class Tensor extends TensorFiles {
     );
   }
 
-  /** Normal with mean and standard deviation, a float dtype (default f32); stream and errors as {@link rand}. */
+  /**
+   * Normal with mean and standard deviation, a float dtype (default f32); stream and errors as {@link rand}, and
+   * `INVALID_ARGUMENT` for a deviation below 0.
+   */
   static randn(mean: number, std: number, shape: Shape, options?: Options, device?: DeviceLike): Tensor {
     const { dtype, on } = resolve('randn', options, device);
+    if (std < 0) throw new CandleError('INVALID_ARGUMENT', `randn: std is ${std}; give a number from 0.`);
     const checked = randomShape('randn', shape, dtype);
     const count = elemCount(checked);
     return tensorOf(
@@ -445,6 +457,13 @@ function randomShape(op: string, shape: Shape, dtype: DType): number[] {
     );
   }
   return validateShape(op, shape);
+}
+
+/** start, start + step, ... without `end`. */
+function wholeRange(start: bigint, end: bigint, step: bigint): bigint[] {
+  const values: bigint[] = [];
+  for (let value = start; step > 0n ? value < end : value > end; value += step) values.push(value);
+  return values;
 }
 
 function triangle(

@@ -42,7 +42,7 @@ export const SINGLE: Axis = { out: 1, k: 1, at: Int32Array.of(0) };
 /** The input position that each output position of a resized axis shows. */
 export function nearest(size: number, out: number): Uint32Array {
   const scale = size / out;
-  return Uint32Array.from({ length: out }, (_, i) => Math.min(size - 1, Math.floor(i * scale)));
+  return (allocRaw('u32', out) as Uint32Array).map((_, i) => Math.min(size - 1, Math.floor(i * scale)));
 }
 
 /** Where an output position of an axis lies between two inputs, and the weight of the second. */
@@ -56,7 +56,7 @@ export interface Between {
 export function between(size: number, out: number, alignCorners: boolean, factor: number | undefined): Between[] {
   const ratio = factor === undefined ? size / out : 1 / factor;
   const spread = out > 1 ? (size - 1) / (out - 1) : 0;
-  return Array.from({ length: out }, (_, i) => {
+  return Array.from(allocRaw('f64', out) as Float64Array, (_, i) => {
     const position = Math.max(0, alignCorners ? spread * i : ratio * (i + 0.5) - 0.5);
     const low = Math.min(Math.floor(position), size - 1);
     return { low, high: Math.min(low + 1, size - 1), weight: Math.min(1, position - low) };

@@ -9,7 +9,7 @@
  */
 import type { Rule } from '../autograd/record';
 import { byInput, byOutput } from '../autograd/rules/shared';
-import { erf, round, sigmoid, softplus } from './numbers';
+import { erf, normalBelow, round, sigmoid, softplus } from './numbers';
 
 /** An integer function, of the dtypes that are numbers in JavaScript and of i64. Results wrap when they are stored. */
 export interface IntegerReference {
@@ -119,9 +119,10 @@ export const UNARY_OPS = {
   },
   gelu: {
     kernel: 'ugelu',
-    reference: (x) => 0.5 * x * (1 + Math.tanh(SQRT_2_OVER_PI * x * (1 + GELU_CUBIC * x * x))),
+    // x (1 + tanh u) / 2 = x σ(2u), which loses nothing where tanh is near -1.
+    reference: (x) => x * sigmoid(2 * SQRT_2_OVER_PI * x * (1 + GELU_CUBIC * x * x)),
     gradient: byInput((grad, x) => {
-      // y = x (1 + tanh u) / 2 = x σ(2u) with 2u = x w, w = 2 √(2/π) (1 + 0.044715 x²).
+      // y = x σ(2u) with 2u = x w, w = 2 √(2/π) (1 + 0.044715 x²).
       // Beyond 16 the slope is 0 or 1 in every dtype, and x² would overflow.
       const near = x.clamp(-16, 16);
       const w = near.sqr().affine(2 * GELU_CUBIC * SQRT_2_OVER_PI, 2 * SQRT_2_OVER_PI);
@@ -134,7 +135,7 @@ export const UNARY_OPS = {
   },
   geluErf: {
     kernel: 'ugelu_erf',
-    reference: (x) => 0.5 * x * (1 + erf(x / Math.SQRT2)),
+    reference: (x) => x * normalBelow(x),
     gradient: byInput((grad, x) => {
       // y = x Φ(x); its slope is Φ(x) + x φ(x).
       const below = x.affine(Math.SQRT1_2, 0).erf().affine(0.5, 0.5);

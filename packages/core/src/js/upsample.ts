@@ -31,9 +31,9 @@ export function upsampleBilinear2d(src: JsOperand, params: BilinearParams): JsSt
   const { hOut, wOut, alignCorners, scaleH, scaleW } = params;
   const [b, c, h, w] = src.layout.shape;
   const x = denseValues(src);
+  const out = allocRaw('f64', b * c * hOut * wOut) as Float64Array;
   const rows = between(h, hOut, alignCorners, scaleH);
   const columns = between(w, wOut, alignCorners, scaleW);
-  const out = new Float64Array(b * c * hOut * wOut);
   let to = 0;
   for (let plane = 0; plane < b * c; plane++) {
     for (const row of rows) {

@@ -6,7 +6,7 @@ import type { BackendDevice, BackendStorage } from '../backend';
 import { BOOLEAN, check } from '../check';
 import { DTypeError, ShapeError } from '../errors';
 import { Layout } from '../layout';
-import { elemCount, formatShape, resolveDim, type Shape, sameShape, validateShape } from '../shape';
+import { elemCount, formatShape, resolveDim, resolveDims, type Shape, sameShape, validateShape } from '../shape';
 import type { Tensor } from '../tensor';
 import {
   checkOperands,
@@ -100,8 +100,8 @@ export abstract class TensorJoining extends TensorViews {
   }
 
   /**
-   * The order of the elements reversed along dimensions. Any dtype.
-   * @throws ShapeError `DIM_OUT_OF_RANGE`
+   * The order of the elements reversed along dimensions, each named once. Any dtype.
+   * @throws ShapeError `DIM_OUT_OF_RANGE`, `INVALID_SHAPE` for a dimension named twice
    * @example
    * ```ts
    * Tensor.from([[1, 2], [3, 4]]).flip([0]).toVecSync(); // => [[3, 4], [1, 2]]
@@ -111,8 +111,7 @@ export abstract class TensorJoining extends TensorViews {
     if (dims.length === 0) return viewOf('flip', this, this.layout, identity);
     const strides = this.layout.strides.slice();
     let { startOffset } = this.layout;
-    for (const dim of dims) {
-      const d = resolveDim('flip', dim, this.shape);
+    for (const d of resolveDims('flip', dims, this.shape)) {
       startOffset += Math.max(0, this.shape[d] - 1) * strides[d];
       strides[d] = -strides[d];
     }

@@ -65,7 +65,7 @@ export abstract class TensorProducts extends TensorIndexing {
   }
 
   /**
-   * The scalar product of two vectors of one size, of rank 0.
+   * The scalar product of two vectors of one size, of rank 0. Any dtype, as for `sum`: products and sum of u8 are made in u32.
    * @throws ShapeError `SHAPE_MISMATCH`, DTypeError
    * @example
    * ```ts
@@ -76,7 +76,10 @@ export abstract class TensorProducts extends TensorIndexing {
     if (this.rank !== 1 || rhs.rank !== 1) {
       throw shapesDiffer('dot', this.shape, rhs.shape, 'both must have one dimension');
     }
-    return withTemporaries((temporary) => temporary(this.mul(rhs)).sumAll());
+    return withTemporaries((temporary) => {
+      if (this.dtype !== 'u8' || rhs.dtype !== 'u8') return temporary(this.mul(rhs)).sumAll();
+      return temporary(temporary(this.toDtype('u32')).mul(temporary(rhs.toDtype('u32')))).sumAll();
+    });
   }
 }
 

@@ -7,7 +7,8 @@
  */
 import * as rules from '../autograd/rules/reducing';
 import { identity } from '../autograd/rules/shared';
-import type { BackendDevice, ReduceOp } from '../backend';
+import type { BackendDevice, BackendStorage, ReduceOp } from '../backend';
+import { compose } from '../composed/compose';
 import * as composed from '../composed/scan';
 import { isFloat } from '../dtype';
 import { DTypeError, ShapeError } from '../errors';
@@ -163,7 +164,8 @@ export abstract class TensorReducing extends TensorComparing {
   }
 
   /**
-   * The square root of the sum of squares of all elements, of rank 0. Float dtypes; narrow ones are squared in f32.
+   * The square root of the sum of squares of all elements, of rank 0. Float dtypes; narrow ones are squared in f32. Its
+   * gradient at zeros is 0.
    * @throws UnsupportedError for integers
    * @example
    * ```ts
@@ -173,20 +175,25 @@ export abstract class TensorReducing extends TensorComparing {
   norm(this: Tensor): Tensor {
     return withTemporaries((temporary) => {
       const wide = isNarrowFloat(this.dtype) ? temporary(this.toDtype('f32')) : this;
-      const root = temporary(temporary(wide.sqr()).sumAll()).sqrt();
+      const squares = temporary(temporary(wide.sqr()).sumAll());
+      const run = ({ ops }: BackendDevice) => ops.unary('sqrt', operandOf('norm', squares));
+      const root = compute('norm', [squares], [], squares.dtype, run, rules.rootOfSquares);
       return wide === this ? root : temporary(root).toDtype(this.dtype);
     });
   }
 
   /**
    * log(sum(exp(x))) without overflow, also right for rows of only -Infinity; -Infinity for an empty row. `dims` is one
-   * dimension or several, which are dropped. Float dtypes.
+   * dimension or several, which are dropped. Float dtypes; narrow ones go through f32.
    * @throws ShapeError `DIM_OUT_OF_RANGE`, DTypeError for integers
    */
   logSumExp(this: Tensor, dims: Dims): Tensor {
     return withTemporaries((temporary) => {
       requireFloat('logSumExp', this);
       if (this.elemCount === 0) return temporary(this.sum(dims)).log();
+      if (isNarrowFloat(this.dtype)) {
+        return temporary(temporary(this.toDtype('f32')).logSumExp(dims)).toDtype(this.dtype);
+      }
       // Whatever is subtracted and added again has no part in the gradient.
       const top = temporary(temporary(this.detach()).maxKeepdim(dims));
       const infinite = temporary(temporary(top.abs()).eq(Number.POSITIVE_INFINITY));
@@ -225,17 +232,21 @@ function withoutDims(tensor: Tensor, dims: Dims): number[] {
 
 function reduce(op: ReduceOp, tensor: Tensor, dims: Dims, keep: boolean): Tensor {
   const reduced = resolveDims(op, dims, tensor.shape);
-  if (op !== 'sum' && reduced.length !== 1) return reduceEach(op, tensor, reduced, keep);
-  if (op !== 'sum' && tensor.shape[reduced[0]] === 0) {
-    throw new ShapeError(
-      'INVALID_SHAPE',
-      `${op}: dimension ${reduced[0]} of ${formatShape(tensor.shape)} is empty and has no ${op}; check for that before.`,
-    );
+  if (op !== 'sum') {
+    if (reduced.length === 0) return viewOf(op, tensor, tensor.layout, identity);
+    const empty = reduced.find((dim) => tensor.shape[dim] === 0);
+    if (empty !== undefined) {
+      throw new ShapeError(
+        'INVALID_SHAPE',
+        `${op}: dimension ${empty} of ${formatShape(tensor.shape)} is empty and has no ${op}; check for that before.`,
+      );
+    }
   }
   const { shape, kept } = reducedShapes(tensor.shape, reduced);
   const dtype = op === 'argmax' || op === 'argmin' ? 'u32' : tensor.dtype;
   const run = (backend: BackendDevice) => {
     if (tensor.elemCount === 0) return backend.zeros(elemCount(shape), dtype);
+    if (op !== 'sum' && reduced.length > 1) return reduceEach(op, tensor, reduced);
     return backend.ops.reduce(op, operandOf(op, tensor), reduced);
   };
   return compute(op, [tensor], keep ? kept : shape, dtype, run, op === 'sum' ? rules.sum : rules.extreme, kept);
@@ -261,13 +272,8 @@ function reducedShapes(from: Shape, reduced: readonly number[]): { shape: number
 }
 
 /** max and min over several dimensions, one after the other; the backend takes one at a time. */
-function reduceEach(op: ReduceOp, tensor: Tensor, reduced: readonly number[], keep: boolean): Tensor {
-  return withTemporaries((temporary) => {
-    let current = viewOf(op, tensor, tensor.layout, identity);
-    for (const dim of reduced) current = reduce(op, temporary(current), dim, true);
-    if (keep) return current;
-    return temporary(current).reshape(tensor.shape.filter((_, i) => !reduced.includes(i)));
-  });
+function reduceEach(op: ReduceOp, tensor: Tensor, reduced: readonly number[]): BackendStorage {
+  return compose(() => reduced.reduce((current, dim) => reduce(op, current, dim, true), tensor));
 }
 
 function requireFloat(op: string, tensor: Tensor): void {

@@ -9,6 +9,7 @@ import { bilinearSuite } from './bilinear';
 import { captureSuite } from './capture';
 import { convSuite } from './conv';
 import { customOpSuite } from './custom-op';
+import { edgesSuite } from './edges';
 import { fusedSuite } from './fused';
 import { gradSuite } from './grad';
 import { inPlaceSuite } from './in-place';
@@ -56,6 +57,7 @@ export const OP_SUITES: readonly OpSuite[] = [
   numbersSuite,
   customOpSuite,
   argumentsSuite,
+  edgesSuite,
   inPlaceSuite,
   writingSuite,
   captureSuite,
