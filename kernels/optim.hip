@@ -1,5 +1,6 @@
 // OPTIM: steps of optimisers, and what they need of gradients: a launch a variable. Ours: candle writes them of operations.
-//   adam_{t}          bf16, f16, f32 and f64: a step of Adam or AdamW, in place: optim/adam.h
+//   adam_{t}          bf16, f16, f32 and f64: a step of Adam or AdamW, in place: optim/adam.h. Of bf16 and f16 the sums are f32: they
+//                     are larger and smaller than 16 bits hold
 //   squares_{t}       f32 and f64: sums of squares, parts of a variable side by side: optim/squares.h
 //   scale_by_{t}      the same: elements times a number that lies on the device
 #include "x.h"
@@ -13,8 +14,8 @@
 #include "optim/squares.h"
 
 #define ADAM(T)                                                                                                          \
-  KERNEL_EACH(adam_##T, (u64 count, const T* X_RESTRICT grad, T* X_RESTRICT value, T* X_RESTRICT first,                  \
-                         T* X_RESTRICT second, double beta1, double beta2, double root, double eps, double rate,         \
+  KERNEL_EACH(adam_##T, (u64 count, const T* X_RESTRICT grad, T* X_RESTRICT value, acc_t<T>* X_RESTRICT first,           \
+                         acc_t<T>* X_RESTRICT second, double beta1, double beta2, double root, double eps, double rate,  \
                          double keep, double decay)) {                                                                   \
     typedef acc_t<T> A;                                                                                                  \
     optim::adam(count, grad, value, first, second,                                                                       \

@@ -21,12 +21,12 @@ struct Adam {
 };
 
 template <class T, class A>
-X_DEVICE void adam(u64 count, const T* X_RESTRICT grad, T* X_RESTRICT value, T* X_RESTRICT first, T* X_RESTRICT second,
+X_DEVICE void adam(u64 count, const T* X_RESTRICT grad, T* X_RESTRICT value, A* X_RESTRICT first, A* X_RESTRICT second,
                    const Adam<A> step) {
   X_FOR_EACH(i, count) {
-    A v = to_acc(value[i]), f = to_acc(first[i]), s = to_acc(second[i]);
+    A v = to_acc(value[i]), f = first[i], s = second[i];
     step(to_acc(grad[i]), v, f, s);
-    value[i] = from_acc<T>(v), first[i] = from_acc<T>(f), second[i] = from_acc<T>(s);
+    value[i] = from_acc<T>(v), first[i] = f, second[i] = s;
   }
 }
 

@@ -2,7 +2,7 @@
  * Activation functions: candle-nn's `Activation` and `PReLU` (activation.rs). Where candle has an enum, here an activation
  * is the name that model configurations give it, or an object for the two that have a number.
  */
-import { CandleError, kinds, ShapeError, scope, type Tensor } from '@x/core';
+import { CandleError, kinds, ShapeError, scope, Tensor } from '@x/core';
 import { checkLayer, checkTensors } from './check';
 import { Init } from './init';
 import { OwningModule } from './module';
@@ -84,8 +84,10 @@ export class PReLU extends OwningModule {
   forward(xs: Tensor): Tensor {
     checkTensors('PReLU', { xs });
     return scope(() => {
-      const negative = xs.neg().relu().broadcastMul(this.weightFor(xs));
-      return xs.relu().sub(negative);
+      const isPositive = xs.gt(0);
+      // 0 instead of positive values, because their gradients of the weight would be NaN for infinity.
+      const negative = isPositive.whereCond(Tensor.zeros([], xs.dtype, xs.device), xs);
+      return isPositive.whereCond(xs, negative.broadcastMul(this.weightFor(xs)));
     });
   }
 

@@ -1,5 +1,5 @@
 /** Arguments of layers and functions that TypeScript would refuse: an error that names them, as those of tensors have. */
-import { kinds } from '@x/core';
+import { kinds, ShapeError, type Tensor } from '@x/core';
 
 const VAR_BUILDER = kinds.kind(
   (value) => typeof (value as { getWithHintsSync?: unknown } | null | undefined)?.getWithHintsSync === 'function',
@@ -45,6 +45,17 @@ export function checkConfig(op: string, config: unknown): void {
 /** @throws ShapeError `DIM_OUT_OF_RANGE` for what is no whole number */
 export function checkDim(op: string, dim: unknown): void {
   kinds.check(op, 'dim', dim, kinds.DIM);
+}
+
+/** @throws ShapeError `DIM_OUT_OF_RANGE` for what is no dimension of the tensor, also where that has no elements */
+export function checkDimOf(op: string, { shape, rank }: Tensor, dim: number): void {
+  checkDim(op, dim);
+  if (dim >= -rank && dim < rank) return;
+  const allowed = rank === 0 ? 'a scalar has no dimensions' : `use ${-rank}..${rank - 1}`;
+  throw new ShapeError(
+    'DIM_OUT_OF_RANGE',
+    `${op}: dimension ${dim} does not exist in shape [${shape.join(', ')}]; ${allowed}.`,
+  );
 }
 
 /** Sizes of a layer, and where its weights come from. @throws CandleError `INVALID_ARGUMENT` */

@@ -2,6 +2,7 @@
 import { ShapeError, scope, type Tensor } from '@x/core';
 import { checkNumbers, checkTensors } from './check';
 import { logSoftmax, softplus } from './ops';
+import { inWideDType } from './wide';
 
 function checkPair(op: string, inp: Tensor, target: Tensor): void {
   if (inp.shape.join() === target.shape.join()) return;
@@ -27,13 +28,13 @@ export function nll(inp: Tensor, target: Tensor): Tensor {
   return scope(() => inp.gather(target.unsqueeze(1), 1).meanAll().neg());
 }
 
-/** {@link nll} of logits [n, classes]. */
+/** {@link nll} of logits [n, classes]. Narrow floats go through f32. */
 export function crossEntropy(inp: Tensor, target: Tensor): Tensor {
   checkTensors('crossEntropy', { inp, target });
   if (inp.rank !== 2) {
     throw new ShapeError('INVALID_SHAPE', `crossEntropy: logits of shape [${inp.shape}]; give [n, classes].`);
   }
-  return scope(() => nll(logSoftmax(inp, 1), target));
+  return scope(() => inWideDType(inp, (wide) => nll(logSoftmax(wide, 1), target)));
 }
 
 /** Mean of the squared differences. */
@@ -53,16 +54,16 @@ export function binaryCrossEntropyWithLogit(inp: Tensor, target: Tensor): Tensor
   return scope(() => softplus(inp).sub(inp.mul(target)).meanAll());
 }
 
-/** Squared (times 1/2) up to `delta`, linear beyond: 0.5 · d² or delta · (|d| - 0.5 · delta). */
+/** Squared (times 1/2) below `delta`, linear from there: 0.5 · d² or delta · (|d| - 0.5 · delta). */
 export function huber(inp: Tensor, target: Tensor, delta: number): Tensor {
   checkTensors('huber', { inp, target });
   checkNumbers('huber', { delta });
   checkPair('huber', inp, target);
   return scope(() => {
-    const diff = inp.sub(target);
-    const size = diff.abs();
-    const squared = diff.sqr().affine(0.5, 0);
+    const size = inp.sub(target).abs();
+    // Limited, because the slope of an infinite square would make the gradient NaN where the square does not count.
+    const squared = size.minimum(delta).sqr().affine(0.5, 0);
     const linear = size.affine(delta, -0.5 * delta * delta);
-    return size.le(delta).whereCond(squared, linear).meanAll();
+    return size.lt(delta).whereCond(squared, linear).meanAll();
   });
 }

@@ -2,22 +2,29 @@
  * Functions on tensors that layers are made of: candle-nn's `ops` (ops.rs). Results belong to the caller's scope; what is
  * made on the way is disposed. `sdpa` is in attention/sdpa.ts and is exported from here too, as in candle.
  */
-import { CandleError, type DType, kinds, ShapeError, scope, Tensor } from '@x/core';
-import { checkDim, checkNumbers, checkPositive, checkTensors } from './check';
+import { CandleError, kinds, ShapeError, scope, Tensor } from '@x/core';
+import { checkDimOf, checkNumbers, checkPositive, checkTensors } from './check';
 import { type Module, type ModuleT, same } from './module';
+import { inWideDType, wideDType } from './wide';
 
 export { type SdpaOptions, sdpa } from './attention/sdpa';
+export { wideDType };
 
-/** exp(x) normalised to sum 1 over `dim` (negative: from the end); the largest value is subtracted first. */
+/**
+ * exp(x) normalised to sum 1 over `dim` (negative: from the end); the largest value is subtracted first. Narrow floats go through
+ * f32.
+ */
 export function softmax(xs: Tensor, dim: number): Tensor {
   checkTensors('softmax', { xs });
-  checkDim('softmax', dim);
+  checkDimOf('softmax', xs, dim);
   if (dim === -1 || dim === xs.rank - 1) return softmaxLastDim(xs);
   if (xs.elemCount === 0) return same(xs);
-  return scope(() => {
-    const weights = xs.broadcastSub(xs.maxKeepdim(dim).detach()).exp();
-    return weights.broadcastDiv(weights.sumKeepdim(dim));
-  });
+  return scope(() =>
+    inWideDType(xs, (wide) => {
+      const weights = wide.broadcastSub(wide.maxKeepdim(dim).detach()).exp();
+      return weights.broadcastDiv(weights.sumKeepdim(dim));
+    }),
+  );
 }
 
 /** {@link softmax} over the last dimension, one kernel. */
@@ -26,20 +33,17 @@ export function softmaxLastDim(xs: Tensor): Tensor {
   return xs.softmaxLastDim();
 }
 
-/** log(softmax(x)) over `dim`, without the loss of taking the log afterwards. */
+/** log(softmax(x)) over `dim`, without the loss of taking the log afterwards. Narrow floats go through f32. */
 export function logSoftmax(xs: Tensor, dim: number): Tensor {
   checkTensors('logSoftmax', { xs });
-  checkDim('logSoftmax', dim);
+  checkDimOf('logSoftmax', xs, dim);
   if (xs.elemCount === 0) return same(xs);
-  return scope(() => {
-    const shifted = xs.broadcastSub(xs.maxKeepdim(dim).detach());
-    return shifted.broadcastSub(shifted.exp().sumKeepdim(dim).log());
-  });
-}
-
-/** The dtype that sums of squares are made in: f32 for the narrow floats. */
-export function wideDType(dtype: DType): DType {
-  return dtype === 'f16' || dtype === 'bf16' || dtype === 'f8e4m3' ? 'f32' : dtype;
+  return scope(() =>
+    inWideDType(xs, (wide) => {
+      const shifted = wide.broadcastSub(wide.maxKeepdim(dim).detach());
+      return shifted.broadcastSub(shifted.exp().sumKeepdim(dim).log());
+    }),
+  );
 }
 
 /** x / sqrt(mean(x²) + eps) · alpha over the last dimension, one kernel. alpha: [size]. */

@@ -1,7 +1,8 @@
 /** Adam and AdamW: candle-nn's `AdamW` (optim.rs), with PyTorch's formulas and defaults, and Adam by its side. */
-import { type AdamProblem, type DType, kinds, refuseInCapture, type Tensor, type Var } from '@x/core';
+import { type AdamProblem, type DType, kinds, refuseInCapture, Tensor, type Var } from '@x/core';
 import { checkParams } from '../check';
-import { Optimizer } from './optimizer';
+import { wideDType } from '../wide';
+import { nextInWideDType, Optimizer } from './optimizer';
 
 export interface ParamsAdam {
   /** Step size. Default 0.001. */
@@ -83,7 +84,8 @@ abstract class AdamBase extends Optimizer {
     }
     const [first, second] = ['first', 'second'].map((name) => {
       const known = this.state(variable, name);
-      return (known ?? this.remember(variable, name, variable.zerosLike())).storagePart();
+      const start = () => Tensor.zeros(variable.shape, wideDType(dtype), device);
+      return (known ?? this.remember(variable, name, start())).storagePart();
     });
     const { beta1, beta2 } = this.#params;
     const factors = { beta1, beta2, ...this.factors(), ...this.decayOf(this.#params) };
@@ -110,12 +112,14 @@ abstract class AdamBase extends Optimizer {
   protected next(variable: Var, grad: Tensor): Tensor {
     const { beta1, beta2 } = this.#params;
     const { keep, decay } = this.decayOf(this.#params);
-    const decayed = decay === 0 ? grad : grad.add(variable.affine(decay, 0));
-    const first = this.average(variable, 'first', decayed, beta1, 1);
-    const second = this.average(variable, 'second', decayed.sqr(), beta2, 1);
-    const { root, eps, rate } = this.factors();
-    const change = first.div(second.sqrt().affine(root, eps)).affine(rate, 0);
-    return (keep === 1 ? variable : variable.affine(keep, 0)).sub(change);
+    return nextInWideDType(variable, grad, (value, gradient) => {
+      const decayed = decay === 0 ? gradient : gradient.add(value.affine(decay, 0));
+      const first = this.average(variable, 'first', decayed, beta1, 1);
+      const second = this.average(variable, 'second', decayed.sqr(), beta2, 1);
+      const { root, eps, rate } = this.factors();
+      const change = first.div(second.sqrt().affine(root, eps)).affine(rate, 0);
+      return (keep === 1 ? value : value.affine(keep, 0)).sub(change);
+    });
   }
 
   /** Also counts steps from 0 again. */

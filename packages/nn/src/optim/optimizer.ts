@@ -1,11 +1,12 @@
 /**
  * What optimisers have in common: candle-nn's `Optimizer` trait (optim.rs).
  *
- * An optimiser takes variables of float dtypes (others are left out), and its state lives on their devices in their dtypes.
- * It owns its state, not the variables: `dispose()` gives the state back.
+ * An optimiser takes variables of float dtypes (others are left out), and its state lives on their devices: that of averages of
+ * squares in f32 where the variables are of narrow floats, which hold no squares of usual gradients; any other in their dtypes. It owns its state, not the variables: `dispose()` gives the state back.
  */
 import { GradStore, isFloat, keep, kinds, noGrad, ShapeError, scope, type Tensor, type Var } from '@x/core';
 import { checkParams } from '../check';
+import { inWideDType } from '../wide';
 
 /** Tensors that an optimiser keeps for one variable, by name. */
 export type VarState = Map<string, Tensor>;
@@ -135,6 +136,14 @@ export abstract class OptimizerOf<Params extends { lr: number }> extends Optimiz
     checkParams(this.constructor.name, params);
     this.params = params;
   }
+}
+
+/**
+ * The next values of a variable whose optimiser remembers squares of gradients: `body` works in f32 where the variable is of a
+ * narrow float dtype, and what it gives is rounded once.
+ */
+export function nextInWideDType(variable: Var, grad: Tensor, body: (value: Tensor, grad: Tensor) => Tensor): Tensor {
+  return inWideDType(variable, (value) => body(value, value === variable ? grad : grad.toDtype(value.dtype)));
 }
 
 function checkShape(optimizer: Optimizer, { shape }: Var, grad: Tensor): void {

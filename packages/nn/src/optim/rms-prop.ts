@@ -1,6 +1,6 @@
 /** RMSProp with PyTorch's formulas and defaults; candle has none. */
 import type { Tensor, Var } from '@x/core';
-import { OptimizerOf } from './optimizer';
+import { nextInWideDType, OptimizerOf } from './optimizer';
 
 export interface RmsPropParams {
   /** Step size. Default 0.01. */
@@ -27,11 +27,13 @@ export class RMSProp extends OptimizerOf<RmsPropParams> {
 
   protected next(variable: Var, grad: Tensor): Tensor {
     const { lr, alpha, eps, weightDecay, momentum, centered } = this.params;
-    const decayed = weightDecay === 0 ? grad : grad.add(variable.affine(weightDecay, 0));
-    let square = this.average(variable, 'square', decayed.sqr(), alpha);
-    if (centered) square = square.sub(this.average(variable, 'mean', decayed, alpha).sqr());
-    const step = decayed.div(square.sqrt().affine(1, eps));
-    const taken = momentum === 0 ? step : this.average(variable, 'momentum', step, momentum, 1);
-    return variable.sub(taken.affine(lr, 0));
+    return nextInWideDType(variable, grad, (value, gradient) => {
+      const decayed = weightDecay === 0 ? gradient : gradient.add(value.affine(weightDecay, 0));
+      let square = this.average(variable, 'square', decayed.sqr(), alpha);
+      if (centered) square = square.sub(this.average(variable, 'mean', decayed, alpha).sqr());
+      const step = decayed.div(square.sqrt().affine(1, eps));
+      const taken = momentum === 0 ? step : this.average(variable, 'momentum', step, momentum, 1);
+      return value.sub(taken.affine(lr, 0));
+    });
   }
 }

@@ -1,6 +1,7 @@
 /** candle-nn's tests and ours as suites over devices: one body a behaviour. */
 import { attentionSuite } from './attention';
 import { buildingSuite } from './building';
+import { edgesSuite } from './edges';
 import { gradientsSuite } from './gradients';
 import { kvCacheSuite } from './kv-cache';
 import { lossSuite } from './loss';
@@ -26,5 +27,6 @@ export const NN_SUITES = [
   buildingSuite,
   moeSuite,
   gradientsSuite,
+  edgesSuite,
   trainingSuite,
 ];
