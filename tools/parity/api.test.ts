@@ -13,9 +13,26 @@ describe('the API tables', () => {
       'Tensor.zeros',
       undefined,
     ]);
-    for (const there of ['core:Var', 'nn:Linear', 'nn:loss.mse', 'device:parse', 'device:setSeed', 'x.add(y)'])
+    for (const there of [
+      'core:Var',
+      'nn:Linear',
+      'nn:loss.mse',
+      'files:PthFile',
+      'device:parse',
+      'device:setSeed',
+      'x.add(y)',
+    ])
       expect(isThere(there, t), there).toBe(true);
-    for (const absent of ['core:Vax', 'nn:loss.no', 'device:teleport', 'sinus', 'x.sinus()', 'x.matmul(y)', 'x +'])
+    for (const absent of [
+      'core:Vax',
+      'nn:loss.no',
+      'core:PthFile',
+      'device:teleport',
+      'sinus',
+      'x.sinus()',
+      'x.matmul(y)',
+      'x +',
+    ])
       expect(isThere(absent, t), absent).toBe(false);
     t.dispose();
   });

@@ -17,6 +17,8 @@ export interface TorchName {
   note: string;
 }
 
+const SCOPED = /^(core|files|nn|device):([\w.]+)$/;
+
 export function readTorchNames(text: string): TorchName[] {
   return parseTsv(text).map(([group = '', name = '', ours = '', note = '']) => ({ group, name, ours, note }));
 }
@@ -29,17 +31,14 @@ export function tensorMember(tensor: core.Tensor, name: string): string | undefi
 
 /** Whether what is named exists, and for an expression, whether it runs. */
 export function isThere(ours: string, tensor: core.Tensor): boolean {
-  const scoped = /^(core|nn|device):([\w.]+)$/.exec(ours);
+  const scoped = SCOPED.exec(ours);
   if (scoped) {
     const device = core.Device as unknown as Record<string, unknown>;
     const [, from, path] = scoped;
     if (from === 'device') return device[path!] !== undefined || has(core.Device.js(), path!);
     const found = path!
       .split('.')
-      .reduce<unknown>(
-        (object, key) => (object as Record<string, unknown>)?.[key],
-        from === 'core' ? { ...core, ...files } : nn,
-      );
+      .reduce<unknown>((object, key) => (object as Record<string, unknown>)?.[key], { core, files, nn }[from!]);
     return found !== undefined;
   }
   return /^\w+$/.test(ours) ? tensorMember(tensor, ours) !== undefined : runs(ours);
@@ -79,11 +78,28 @@ export function torchRows(names: readonly TorchName[]): Row[] {
 
 /** As people write it. */
 function shown(ours: string, tensor: core.Tensor): string {
-  const scoped = /^(core|nn|device):([\w.]+)$/.exec(ours);
+  const scoped = SCOPED.exec(ours);
   if (!scoped) return /^\w+$/.test(ours) ? (tensorMember(tensor, ours) ?? ours) : ours;
-  if (scoped[1] !== 'device') return `${scoped[2]} (@x/${scoped[1]})`;
+  if (scoped[1] !== 'device') return `${scoped[2]} (@x/${scoped[1] === 'files' ? 'core/files' : scoped[1]})`;
   return `${has(core.Device, scoped[2]!) ? 'Device' : 'device'}.${scoped[2]}`;
 }
+
+/** Where gradients are others than PyTorch's; packages/testing/src/core/edges.ts holds them to it. */
+const KINKS = [
+  '### Gradients at kinks',
+  '',
+  'Where a function has several slopes, or none, these differ from PyTorch’s:',
+  '',
+  '| of | here | PyTorch | candle |',
+  '|---|---|---|---|',
+  '| `clamp` at a bound | 1/2 | 1 | 1/2 |',
+  '| `relu6` at 0 and 6 | 1/2 | 0 | 1/2 |',
+  '| `hardSigmoid` at -3 and 3 | half the slope | 0 | half the slope |',
+  '| `maxPool2d`, equal elements of a window | shared evenly | the first has all | each has a part, whose sum is another |',
+  '| `max` and `min` along a dimension, equal elements | shared evenly, as `amax` | the first has all | each has all |',
+  '| `floor`, `ceil`, `round`, `sign` | no gradient: `NO_GRADIENT` where a loss depends on a variable by these alone | 0 | none; `ceil`: an error |',
+  '',
+];
 
 /** The whole document. */
 export function apiDocument(
@@ -133,6 +149,7 @@ export function apiDocument(
       });
       lines.push('');
     }
+    lines.push(...KINKS);
     return `${lines.join('\n').trimEnd()}\n`;
   } finally {
     tensor.dispose();
