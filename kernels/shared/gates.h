@@ -6,10 +6,10 @@ namespace gates {
 struct Silu {
   static X_DEVICE float apply(float x) { return m::overOneOrMore(x, 1.0f + m::exp(-x)); }
 };
-/** The form with tanh. */
+/** The form with tanh, x (1 + tanh u) / 2 = x / (1 + exp(-2u)), which loses nothing where tanh is near -1. */
 struct Gelu {
   static X_DEVICE float apply(float x) {
-    return 0.5f * x * (1.0f + m::tanh(0.7978845608028654f * x * (1.0f + 0.044715f * x * x)));
+    return m::overOneOrMore(x, 1.0f + m::exp(-1.5957691216f * x * (1.0f + 0.044715f * x * x)));
   }
 };
 
