@@ -2,7 +2,8 @@
  * What optimisers have in common: candle-nn's `Optimizer` trait (optim.rs).
  *
  * An optimiser takes variables of float dtypes (others are left out), and its state lives on their devices: that of averages of
- * squares in f32 where the variables are of narrow floats, which hold no squares of usual gradients; any other in their dtypes. It owns its state, not the variables: `dispose()` gives the state back.
+ * squares in f32 where the variables are of narrow floats, which hold no squares of usual gradients; any other in their dtypes.
+ * It owns its state, not the variables: `dispose()` gives the state back.
  */
 import { GradStore, isFloat, keep, kinds, noGrad, ShapeError, scope, type Tensor, type Var } from '@x/core';
 import { checkParams } from '../check';
