@@ -6,7 +6,8 @@ import type { BackendStorage } from './storage';
 /**
  * A step of Adam (Kingma and Ba 2015) or AdamW (Loshchilov and Hutter 2019) on `count` contiguous elements: value and gradient of one
  * float dtype, `first` and `second` of it too, but of f32 where it is bf16 or f16. What is remembered are sums that fade,
- * first = beta1 · first + g and second = beta2 · second + g², where g is the gradient and `decay` times the value; the value becomes keep · value - rate · first / (√second · root + eps).
+ * first = beta1 · first + g and second = beta2 · second + g², where g is the gradient and `decay` times the value; the value becomes
+ * keep · value - rate · first / (√second · root + eps).
  */
 export interface AdamProblem {
   count: number;
