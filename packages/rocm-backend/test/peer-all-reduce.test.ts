@@ -120,6 +120,34 @@ describe.each(pairs)('sums of %s and %s', (...device) => {
   );
 
   it(
+    'are part of a captured graph beside calls of the library',
+    async () => {
+      const body = `${PRELUDE}
+      const x = Tensor.full(0, [40], { dtype: 'f32', device });
+      const graph = device.capture(() => core.scope(() => {
+        const first = x.copy();
+        communicator.broadcast(first);
+        return communicator.allReduce(first.add(rank));
+      }));
+      const seen = [];
+      for (let i = 0; i < 5; i++) {
+        x.write(new Float32Array(40).fill(10 * i + 100 * rank));
+        const out = await graph.replay().toArray();
+        seen.push(out[0], out[39]);
+      }
+      graph.dispose();
+      x.dispose();
+      return { seen };`;
+      const outcomes = await ranks(2, body, { device });
+      // Of what the first rank has, on both, and the numbers of the ranks.
+      const seen = Array.from({ length: 5 }, (_, i) => [20 * i + 1, 20 * i + 1]).flat();
+      for (const value of valuesOf(outcomes)) expect(value).toEqual({ seen });
+      expect(outcomes.map(({ live }) => live)).toEqual([0, 0]);
+    },
+    SLOW,
+  );
+
+  it(
     "of more than the bound, and other reductions, are the library's",
     async () => {
       const body = `${PRELUDE}

@@ -327,6 +327,12 @@ API int hipStreamEndCapture(void* s, void** g) {
   gCaptures.erase(captured);
   return spoilt ? kCaptureInvalidated : kSuccess;
 }
+// For the stand-in for RCCL: whether the stream is captured, and keeps the work then, which every launch of the graph does.
+API int fakeHipKeep(void* s, const std::function<void()>& work) {
+  LOCKED;
+  auto captured = gCaptures.find(s);
+  return captured != gCaptures.end() && (captured->second.work.push_back(work), true);
+}
 API int hipEventCreate(void** e) { return *e = new Event{0, tDevice, nullptr}, kSuccess; }
 API int hipEventDestroy(void* e) { return delete static_cast<Event*>(e), kSuccess; }
 API int hipEventRecord(void* e, void* s) {

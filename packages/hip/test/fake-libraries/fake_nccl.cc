@@ -3,10 +3,14 @@
 // last rank has come to it, whichever thread that is on; each is written to FAKE_LOG. FAKE_NCCL: `slow` has every call report
 // ncclInProgress first, `alone` never lets a group come together, `whole` never lets it be split, `lost` says after the first
 // reduction that a rank is gone, and `threads` is for ranks with a thread each: a call is in progress until it is made, and on a
-// communicator that blocks it returns only then, or when that is aborted. FAKE_NCCL_VERSION is another version than 2.27.3.
+// communicator that blocks it returns only then, or when that is aborted; a call of a stream that is captured is made, and waited
+// for, by each launch of the graph. FAKE_NCCL_VERSION is another version than 2.27.3.
 #include "signatures.h"
 
+#include <dlfcn.h>
+
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -157,15 +161,10 @@ ncclResult_t waited(Comm* comm, std::unique_lock<std::recursive_mutex>& lock) {
   return *comm->aborted ? ncclInternalError : ncclSuccess;
 }
 
-ncclResult_t enqueue(const char* what, const void* send, void* recv, size_t count, int type, int op, int peer, void* handle, void* stream) {
-  std::unique_lock<std::recursive_mutex> lock(gMutex);
-  Comm* comm = static_cast<Comm*>(handle);
-  if (!comm || *comm->aborted || !stream) return ncclInvalidArgument;
-  Group& group = *comm->group;
-  note(std::string(what) + " rank " + std::to_string(comm->rank) + " type " + std::to_string(type) + " op " + std::to_string(op) +
-       " peer " + std::to_string(peer) + " count " + std::to_string(count) + (tDepth > 0 ? " grouped" : "") +
-       (comm->blocking ? " blocking" : ""));
-  group.waiting[size_t(comm->rank)].push_back({what, send, recv, count, type, op, peer});
+// A call of a rank, and all that can be made with it.
+void post(Comm& comm, const Call& call) {
+  Group& group = *comm.group;
+  group.waiting[size_t(comm.rank)].push_back(call);
   while (deliver(group)) {
   }
   auto ready = [&] {
@@ -176,6 +175,36 @@ ncclResult_t enqueue(const char* what, const void* send, void* recv, size_t coun
   };
   while (ready()) perform(group);
   gMade.notify_all();
+}
+
+// Whether the stand-in for the HIP runtime captures the stream: then the call is part of the graph.
+bool isKept(Comm* comm, const Call& call, void* stream) {
+  using Keep = int (*)(void*, const std::function<void()>&);
+  static const Keep keep = [] {
+    const char* path = std::getenv("X_HIP_LIBRARY");
+    void* hip = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : nullptr;
+    return hip ? reinterpret_cast<Keep>(dlsym(hip, "fakeHipKeep")) : nullptr;
+  }();
+  return keep && keep(stream, [=] {
+    std::unique_lock<std::recursive_mutex> lock(gMutex);
+    if (*comm->aborted) return;
+    post(*comm, call);
+    comm->calls++;
+    gMade.wait(lock, [&] { return *comm->aborted || isMade(*comm); });
+    comm->calls--;
+  });
+}
+
+ncclResult_t enqueue(const char* what, const void* send, void* recv, size_t count, int type, int op, int peer, void* handle, void* stream) {
+  std::unique_lock<std::recursive_mutex> lock(gMutex);
+  Comm* comm = static_cast<Comm*>(handle);
+  if (!comm || *comm->aborted || !stream) return ncclInvalidArgument;
+  const Call call{what, send, recv, count, type, op, peer};
+  if (isMode("threads") && tDepth == 0 && isKept(comm, call, stream)) return ncclSuccess;
+  note(std::string(what) + " rank " + std::to_string(comm->rank) + " type " + std::to_string(type) + " op " + std::to_string(op) +
+       " peer " + std::to_string(peer) + " count " + std::to_string(count) + (tDepth > 0 ? " grouped" : "") +
+       (comm->blocking ? " blocking" : ""));
+  post(*comm, call);
   tGrouped = tDepth > 0 ? comm : nullptr;
   if (isMode("threads") && tDepth == 0) return waited(comm, lock);
   if (!isMode("slow") || comm->blocking) return ncclSuccess;
