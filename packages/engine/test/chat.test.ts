@@ -231,7 +231,9 @@ describe('a chat', () => {
     // An answer has its own choice.
     expect(() => chat.send('And then?', { whenFull: 'error' })).toThrow(/CONTEXT|positions/);
     expect(model.chat({ messages }).send('And then?', { whenFull: 'drop-oldest' }).dropped).toBeGreaterThan(0);
-    expect(() => chat.send('x', { whenFull: 'drop' as never })).toThrow("give 'error' or 'drop-oldest'");
+    expect(() => chat.send('x', { whenFull: 'drop' as never })).toThrow(
+      'whenFull is "drop"; use one of error, drop-oldest.',
+    );
   });
 
   it('refuses messages that are too long by far without reading them', () => {
