@@ -9,8 +9,8 @@
 // =wrong copies between them arrive as zeros.
 // Built with FAKE_R0600 it has ROCm 6's property struct, without it ROCm 5's. FAKE_HIP_ARCH names another chip. With
 // FAKE_HIP_KERNELS, a directory of tools/emulator's libraries, kernels are run, those that a loaded image has. To the file
-// FAKE_HIP_LAUNCHES every process appends the names of the kernels that it ran, each once. With
-// FAKE_HIP_PINNING=none no memory of others is page-locked.
+// FAKE_HIP_LAUNCHES every process appends the names of the kernels that it ran, each once.
+// With FAKE_HIP_PINNING=none no memory of others is page-locked.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <sys/mman.h>
