@@ -93,6 +93,29 @@ DEQUANTIZE_K(Q8_K, q8_K)
                  float* parts, u32* counters)) {                                                                       \
     mulMatStream<Q, columns>(x, y, dst, ncols_x, nrows_x, ncols_y, nrows_y, nrows_dst, parts, counters);               \
   }
+// Of NVIDIA alone.
+#if X_NVPTX || X_LISTED
+#define MATRIX_STREAM_GROUPED(Q, name, columns)                                                                        \
+  KERNEL_EARLY(mul_mat_stream_grouped_##name##_##columns)                                                              \
+  KERNEL_BLOCKS(mul_mat_stream_grouped_##name##_##columns, STREAM_BOUND(Q, columns), (columns > 32 ? 1 : 2),           \
+                (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, const u32* tiles, i32 tile_count,     \
+                 i32 nrows_y, float* parts, u32* counters)) {                                                          \
+    mulMatStreamGrouped<Q, columns>(x, y, dst, ncols_x, nrows_x, tiles, tile_count, nrows_y, parts, counters);         \
+  }
+#else
+#define MATRIX_STREAM_GROUPED(Q, name, columns)
+#endif
+#define UNITS(Q, name)                                                                                                 \
+  MATRIX_MMA(Q, name, _, 64, 128)                                                                                      \
+  MATRIX_MMA(Q, name, _few_, 32, 64)                                                                                   \
+  MATRIX_MMA_GROUPED(Q, name)                                                                                          \
+  MATRIX_STREAM(Q, name, 8)                                                                                            \
+  MATRIX_STREAM(Q, name, 16)                                                                                           \
+  MATRIX_STREAM(Q, name, 32)                                                                                           \
+  MATRIX_STREAM(Q, name, 64)                                                                                           \
+  MATRIX_STREAM_GROUPED(Q, name, 16)                                                                                   \
+  MATRIX_STREAM_GROUPED(Q, name, 64)                                                                                   \
+  MATRIX_STREAM_GROUPED(Q, name, 128)
 #define ROWS_AND_TILES(Q, name)                                                                                        \
   KERNEL(get_rows_##name, (const u8* src0, const u32* ids, float* dst, i64 ne00, u64 nb01)) {                          \
     getRows<Q>(src0, ids, dst, (u64)ne00, nb01);                                                                       \
@@ -118,13 +141,7 @@ DEQUANTIZE_K(Q8_K, q8_K)
   VEC(Q, name, 6)                                                                                                      \
   VEC(Q, name, 7)                                                                                                      \
   VEC(Q, name, 8)                                                                                                      \
-  MATRIX_MMA(Q, name, _, 64, 128)                                                                                      \
-  MATRIX_MMA(Q, name, _few_, 32, 64)                                                                                   \
-  MATRIX_MMA_GROUPED(Q, name)                                                                                          \
-  MATRIX_STREAM(Q, name, 8)                                                                                            \
-  MATRIX_STREAM(Q, name, 16)                                                                                           \
-  MATRIX_STREAM(Q, name, 32)                                                                                           \
-  MATRIX_STREAM(Q, name, 64)
+  UNITS(Q, name)
 MATRIX(Q4_0, q4_0)
 MATRIX(Q4_1, q4_1)
 MATRIX(Q5_0, q5_0)
@@ -195,6 +212,7 @@ MOE(Q5_1, q5_1)
 SMALL(Q8_1_Weight, q8_1)
 SMALL(IQ4_NL, iq4_nl)
 SMALL(MXFP4, mxfp4)
+UNITS(MXFP4, mxfp4)
 SMALL(NVFP4, nvfp4)
 PRODUCTS(Q8_K, q8_K, q8k)
 SUPERBLOCK(IQ4_XS, iq4_xs)

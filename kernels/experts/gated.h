@@ -11,23 +11,13 @@ constexpr u32 GROUP = 32;
 /** Values of `activation`; `Clamped` is gpt-oss's: gate * sigmoid(1.702 * gate) * (up + 1), with both limited. */
 enum Activation : u32 { SILU, GELU, CLAMPED };
 
-struct Gated {
-  const u8 *gate, *up;             // [experts, n, k] in blocks
-  const u8* inputs;                // [tokens, k] in q8_1
-  const u32* ids;                  // [tokens, topk], or null: each token takes the only expert
+/** What becomes of the gate and up of an expert's row. */
+struct Gate {
   const float *gateBias, *upBias;  // [experts, n], or null
-  u8* blocks;                      // [tokens * topk, n] in q8_1
-  u32 n, k;                        // multiples of 32
-  u32 tokens, topk;
-  u32 kPadded, nPadded;  // values that rows in q8_1 have room for; zeros behind n
+  u32 n;
   u32 activation;
   float limit;  // of CLAMPED
 
-  X_DEVICE u64 tasks() const { return (u64)tokens * topk; }
-  X_DEVICE u32 expertOf(u64 task) const { return ids ? ids[task] : 0; }
-  X_DEVICE const u8* inputOf(u64 task) const { return inputs + task / topk * (kPadded / GROUP * quant::Q8_1::BYTES); }
-
-  /** Of the products of row `row` of an expert. */
   X_DEVICE float apply(float g, float u, u32 expert, u32 row) const {
     const u64 at = (u64)expert * n + row;
     if (gateBias) g += gateBias[at];
@@ -40,6 +30,21 @@ struct Gated {
     }
     return (activation == GELU ? gates::Gelu::apply(g) : gates::Silu::apply(g)) * u;
   }
+};
+
+struct Gated {
+  const u8 *gate, *up;  // [experts, n, k] in blocks
+  const u8* inputs;     // [tokens, k] in q8_1
+  const u32* ids;       // [tokens, topk], or null: each token takes the only expert
+  u8* blocks;           // [tokens * topk, n] in q8_1
+  u32 n, k;             // multiples of 32
+  u32 tokens, topk;
+  u32 kPadded, nPadded;  // values that rows in q8_1 have room for; zeros behind n
+  Gate gates;
+
+  X_DEVICE u64 tasks() const { return (u64)tokens * topk; }
+  X_DEVICE u32 expertOf(u64 task) const { return ids ? ids[task] : 0; }
+  X_DEVICE const u8* inputOf(u64 task) const { return inputs + task / topk * (kPadded / GROUP * quant::Q8_1::BYTES); }
 };
 
 #if !X_HOST
@@ -69,7 +74,7 @@ X_DEVICE void gatedGroup(const Gated& p, u64 task, u32 expert, u32 group, float*
       g += shuffleXor(g, mask);
       u += shuffleXor(u, mask);
     }
-    if (lane == 0 && r < GROUP) values[r] = p.apply(g, u, expert, group * GROUP + row);
+    if (lane == 0 && r < GROUP) values[r] = p.gates.apply(g, u, expert, group * GROUP + row);
   }
 }
 #endif
@@ -97,7 +102,7 @@ X_DEVICE void gatedAll(const Gated& p) {
         quant::hostColumn<Q>(p.gate + first, 0, count * GROUP, p.k, p.inputOf(task), gate);
         quant::hostColumn<Q>(p.up + first, 0, count * GROUP, p.k, p.inputOf(task), up);
       }
-      for (u64 i = 0; i < count * GROUP; ++i) gate[i] = p.apply(gate[i], up[i], expert, (u32)(g * GROUP + i));
+      for (u64 i = 0; i < count * GROUP; ++i) gate[i] = p.gates.apply(gate[i], up[i], expert, (u32)(g * GROUP + i));
       for (u64 i = 0; i < left; ++i)
         quant::quantizeGroup(gate + i * GROUP, i < count ? GROUP : 0, out + (g + i) * quant::Q8_1::BYTES);
     }

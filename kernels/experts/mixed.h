@@ -5,33 +5,40 @@
 
 namespace experts {
 
-struct Mixed {
-  const u8* weights;   // [experts, n, k] in blocks
-  const u8* inputs;    // [tokens * topk, k] in q8_1
-  const u32* ids;      // [tokens, topk], or null: each token takes the only expert
-  const float* mix;    // [tokens, topk], or null: ones
-  const float* bias;   // [experts, n], or null
-  const float* base;   // [tokens, n], added at the end, or null
-  const float* gates;  // [tokens], whose sigmoid multiplies base, or null; one every gatesRow values
+/** How what a token's experts give is added up. */
+struct Mix {
+  const float* weights;  // [tokens, topk], or null: ones
+  const float* bias;     // [experts, n], or null
+  const float* base;     // [tokens, n], added at the end, or null
+  const float* gates;    // [tokens], whose sigmoid multiplies base, or null; one every gatesRow values
   u64 gatesRow;
-  float* out;  // [tokens, n], rows begin every outRow values
-  u64 outRow;
-  u32 n, k, tokens, topk;
-  u32 kPadded;  // values that rows in q8_1 have room for
+  u32 n, topk;
 
-  X_DEVICE u32 expertOf(u64 pair) const { return ids ? ids[pair] : 0; }
-  X_DEVICE float mixOf(u64 pair) const { return mix ? mix[pair] : 1.0f; }
-  X_DEVICE const u8* inputOf(u64 pair) const { return inputs + pair * (kPadded / 32 * quant::Q8_1::BYTES); }
+  X_DEVICE float weightOf(u64 pair) const { return weights ? weights[pair] : 1.0f; }
   /** What multiplies a token's row of base. */
   X_DEVICE float gateOf(u64 token) const {
     return gates ? 1.0f / (1.0f + m::exp(-gates[token * gatesRow])) : 1.0f;
   }
 };
 
+struct Mixed {
+  const u8* weights;  // [experts, n, k] in blocks
+  const u8* inputs;   // [tokens * topk, k] in q8_1
+  const u32* ids;     // [tokens, topk], or null: each token takes the only expert
+  Mix mix;
+  float* out;  // [tokens, n], rows begin every outRow values
+  u64 outRow;
+  u32 n, k, tokens, topk;
+  u32 kPadded;  // values that rows in q8_1 have room for
+
+  X_DEVICE u32 expertOf(u64 pair) const { return ids ? ids[pair] : 0; }
+  X_DEVICE const u8* inputOf(u64 pair) const { return inputs + pair * (kPadded / 32 * quant::Q8_1::BYTES); }
+};
+
 template <class Q>
 X_DEVICE void mixedToken(const Mixed& p, u64 token) {
   const u64 rowBytes = (u64)(p.k / Q::SIZE) * Q::BYTES, expertBytes = rowBytes * p.n;
-  const float gate = p.base ? p.gateOf(token) : 0.0f;
+  const float gate = p.mix.base ? p.mix.gateOf(token) : 0.0f;
 #if X_HOST
   constexpr u64 AT_ONCE = 256;  // rows, for which activations are brought into order once
   const u64 end = (u64)p.n * (blockX() + 1) / gridX();
@@ -40,14 +47,14 @@ X_DEVICE void mixedToken(const Mixed& p, u64 token) {
     float sums[AT_ONCE] = {}, part[AT_ONCE];
     for (u32 c = 0; c < p.topk; ++c) {
       const u64 pair = token * p.topk + c, expert = p.expertOf(pair);
-      const float mix = p.mixOf(pair);
+      const float mix = p.mix.weightOf(pair);
       quant::hostColumn<Q>(p.weights + expert * expertBytes + row * rowBytes, 0, count, p.k, p.inputOf(pair), part);
-      if (p.bias)
-        for (u64 i = 0; i < count; ++i) part[i] += p.bias[expert * p.n + row + i];
+      if (p.mix.bias)
+        for (u64 i = 0; i < count; ++i) part[i] += p.mix.bias[expert * p.n + row + i];
       for (u64 i = 0; i < count; ++i) sums[i] += mix * part[i];
     }
     float* out = p.out + token * p.outRow + row;
-    const float* base = p.base ? p.base + token * p.n + row : nullptr;
+    const float* base = p.mix.base ? p.mix.base + token * p.n + row : nullptr;
     for (u64 i = 0; i < count; ++i) out[i] = base ? sums[i] + gate * base[i] : sums[i];
   }
 #else
@@ -62,7 +69,7 @@ X_DEVICE void mixedToken(const Mixed& p, u64 token) {
       const u32 c = s / steps;
       const u64 pair = token * p.topk + c;
       const u8* weights = p.weights + p.expertOf(pair) * expertBytes;
-      const float mix = p.mixOf(pair);
+      const float mix = p.mix.weightOf(pair);
       const u8* rows[PAIR];
 #pragma unroll
       for (u32 r = 0; r < PAIR; ++r) rows[r] = weights + (row + r < p.n ? row + r : p.n - 1) * rowBytes;
@@ -74,11 +81,11 @@ X_DEVICE void mixedToken(const Mixed& p, u64 token) {
 #pragma unroll
       for (u32 r = 0; r < PAIR; ++r) sums[r] += mix * acc[0][r];
     }
-    if (p.bias) {
+    if (p.mix.bias) {
       for (u32 c = team.thread; c < p.topk; c += team.threads) {
         const u64 pair = token * p.topk + c;
-        const float* bias = p.bias + (u64)p.expertOf(pair) * p.n;
-        const float mix = p.mixOf(pair);
+        const float* bias = p.mix.bias + (u64)p.expertOf(pair) * p.n;
+        const float mix = p.mix.weightOf(pair);
 #pragma unroll
         for (u32 r = 0; r < PAIR; ++r)
           if (row + r < p.n) sums[r] += mix * bias[row + r];
@@ -97,7 +104,7 @@ X_DEVICE void mixedToken(const Mixed& p, u64 token) {
 #pragma unroll
     for (u32 r = 0; r < PAIR; ++r) {
       if (team.thread != 0 || row + r >= p.n) continue;
-      p.out[token * p.outRow + row + r] = p.base ? sums[r] + gate * p.base[token * p.n + row + r] : sums[r];
+      p.out[token * p.outRow + row + r] = p.mix.base ? sums[r] + gate * p.mix.base[token * p.n + row + r] : sums[r];
     }
   }
 #endif

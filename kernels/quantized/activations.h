@@ -192,4 +192,21 @@ X_DEVICE void quantizeRows(const T* x, u8* y, u32 kx, u32 kxPadded) {
   }
 }
 
+/** Where the elements of a span of 256 lie in operands of matrix units (operands.h): formats are cut in one of two ways. */
+namespace operands {
+
+/** Word w of the 32 elements g is of a quarter, in a step. */
+X_DEVICE u32 quarterOf(bool fourWay, u32 g, u32 w) { return fourWay ? g / 4 * 2 + w / 4 : g / 2; }
+X_DEVICE u32 stepOf(bool fourWay, u32 g, u32 w) { return fourWay ? g % 4 * 4 + w % 4 : g % 2 * 8 + w; }
+
+/** Four elements of a row from `at` on, a multiple of 4, as a sixteenth in f16: 32 bytes a step, whose halves have two elements of each quarter. */
+X_DEVICE void write(f16* row, u32 at, bool fourWay, const float (&values)[4]) {
+  const u32 g = at % 256 / 32, w = at % 32 / 4;
+  f16* to = row + at / 256 * 256 + stepOf(fourWay, g, w) * 16 + quarterOf(fourWay, g, w) * 2;
+#pragma unroll
+  for (u32 e = 0; e < 4; ++e) to[e / 2 * 8 + e % 2] = cast<f16>(values[e] * 0.0625f);
+}
+
+}  // namespace operands
+
 }  // namespace quant

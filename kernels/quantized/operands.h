@@ -86,8 +86,8 @@ struct Quarter {
     return FOUR_WAY ? t / 2 * 32 | step / 4 * 8 | t % 2 * 4 | step % 4 : SUPER ? 16 * t | step : step % 8;
   }
   /** The inverse: word w of the 32 elements g is of a quarter, in a step. */
-  static X_DEVICE u32 quarterOf(u32 g, u32 w) { return FOUR_WAY ? g / 4 * 2 + w / 4 : g / 2; }
-  static X_DEVICE u32 stepOf(u32 g, u32 w) { return FOUR_WAY ? g % 4 * 4 + w % 4 : g % 2 * 8 + w; }
+  static X_DEVICE u32 quarterOf(u32 g, u32 w) { return operands::quarterOf(FOUR_WAY, g, w); }
+  static X_DEVICE u32 stepOf(u32 g, u32 w) { return operands::stepOf(FOUR_WAY, g, w); }
 };
 
 /** What a lane unpacks of a row's span: a quarter's quants, and its scales and minima as pairs. */

@@ -1,5 +1,6 @@
 // Few columns times many quantised rows on matrix units: mul_mat_stream_{type}_{8,16,32,64}, for batches of sequences that
-// decode together, where a product is bound by the bytes of its weights. The first parameters are those of mul_mat_*. What
+// decode together, where a product is bound by the bytes of its weights, and mul_mat_stream_grouped_{type}_{16,64,128}, for the
+// columns that each expert of a mixture has. The first parameters are those of mul_mat_* and mul_mat_grouped_*. What
 // differs from mma.h: rows come to shared memory as they lie in memory, the next ones while these are multiplied, and each is
 // unpacked by the one warp that multiplies it, straight into operands (operands.h).
 //   - a block takes ROWS rows and COLUMNS columns, a tile, a span of 256 along k at a time; a warp takes 16 of the rows
@@ -16,13 +17,15 @@ namespace quant {
 
 /** Warps of a block: many columns are shared by twice as many, where the memory is there. */
 template <class Q, u32 COLUMNS>
-constexpr u32 STREAM_WARPS = !X_MMA_NVIDIA ? 4 : COLUMNS > 32 && SPAN / Q::SIZE * Q::BYTES <= SPAN ? 16 : 8;
+constexpr u32 STREAM_WARPS = !X_MMA_NVIDIA ? 4 : COLUMNS == 64 && SPAN / Q::SIZE * Q::BYTES <= SPAN ? 16 : 8;
 /** Products of warpgroups, from that many columns on. */
 template <u32 COLUMNS>
 constexpr bool STREAM_GROUPS = X_WGMMA && COLUMNS >= 32;
 
-template <class Q, u32 COLUMNS_>
+/** GROUPED_: columns are in groups, each of which is multiplied with the rows of an expert, and come as operands (writeOperands). */
+template <class Q, u32 COLUMNS_, bool GROUPED_ = false>
 struct Stream {
+  static constexpr bool GROUPED = GROUPED_;
   // Units take 16 columns at least, on NVIDIA 8.
   static constexpr bool HALF = X_MMA_NVIDIA && COLUMNS_ == 8;
   static constexpr u32 COLUMNS = HALF || COLUMNS_ > 8 ? COLUMNS_ : 16, C = (COLUMNS + 15) / 16;
@@ -30,17 +33,17 @@ struct Stream {
   static constexpr u32 WARPS = STREAM_WARPS<Q, COLUMNS_>, BOUND = WARPS * WARP, ROWS = 16 * WARPS;
   // A row's span: the 16-byte pieces that hold it wherever it begins. An odd number of pieces apart, the same word of eight
   // rows lies in different banks.
-  static constexpr u32 SKEW = Q::BYTES % 16 == 0 ? 0 : Q::BYTES % 4 == 0 ? 12 : 14, PIECES = (SPAN_BYTES + SKEW + 15) / 16;
+  static constexpr u32 SKEW = Q::BYTES % 16 == 0 ? 0 : Q::BYTES % 4 == 0 ? 12 : Q::BYTES % 2 == 0 ? 14 : 15, PIECES = (SPAN_BYTES + SKEW + 15) / 16;
   static constexpr u32 STRIDE = (PIECES | 1) * 16;
   static constexpr u32 COLUMN_BYTES = GROUPS * Q8_1::BYTES, COLUMN_PIECES = COLUMN_BYTES / 16;
   // Copies are asynchronous on NVIDIA: so many spans ahead.
   static constexpr u32 AHEAD = !X_MMA_NVIDIA ? 0 : COLUMNS <= 16 && SPAN_BYTES <= SPAN ? 2 : 1;
-  static constexpr u32 STAGES = AHEAD + 1, OPERANDS = X_MMA_NVIDIA ? 2 : 1;
+  static constexpr u32 STAGES = AHEAD + 1, OPERANDS = GROUPED ? STAGES : X_MMA_NVIDIA ? 2 : 1;
 
   alignas(1024) ColumnOperands<COLUMNS> operands[OPERANDS];
   alignas(16) u8 rows[STAGES][ROWS * STRIDE];
 #if X_MMA_NVIDIA
-  alignas(16) u8 columns[STAGES][COLUMNS * COLUMN_BYTES];
+  alignas(16) u8 columns[GROUPED ? 1 : STAGES][GROUPED ? 16 : COLUMNS * COLUMN_BYTES];
 #endif
 
   /** A thread's sums of a tile, of which 8 columns fill the first half. */
@@ -67,6 +70,7 @@ struct StreamProduct {
   float* parts;
   u32* counters;
   u32 rowBytes, columnBytes, rows, columns, groups, dstRows, columnTiles, tiles, spans;
+  const u32* experts = nullptr;  // of each tile of columns in groups: the expert, the first column and the one behind the last
 };
 
 /** How all spans of all tiles are cut into runs, one a block. */
@@ -81,23 +85,59 @@ struct StreamCut {
   X_DEVICE u32 owner(u32 i) const { return ((i + 1) * blocks - 1) / total; }
 };
 
-/** A span of a tile. */
+/** In groups: which tile of columns, whose rows, and the column behind the last. */
+template <bool GROUPED>
+struct StreamGroup {};
+template <>
+struct StreamGroup<true> {
+  u32 group, expert, end;
+};
+
+/** A span of a tile. Tiles beside each other share their rows; in groups they share their columns. */
 template <class S>
-struct StreamPlace {
+struct StreamPlace : StreamGroup<S::GROUPED> {
   u32 tile, span, row0, column0;
 
   X_DEVICE StreamPlace(const StreamProduct& p, u32 i) : tile(i / p.spans), span(i % p.spans) {
-    row0 = tile / p.columnTiles * S::ROWS;
-    column0 = tile % p.columnTiles * S::COLUMNS;
+    if constexpr (S::GROUPED) {
+      const u32 rowTiles = p.tiles / p.columnTiles;
+      row0 = tile % rowTiles * S::ROWS;
+      this->group = tile / rowTiles;
+      find(p);
+    } else {
+      row0 = tile / p.columnTiles * S::ROWS;
+      column0 = tile % p.columnTiles * S::COLUMNS;
+    }
   }
   X_DEVICE void next(const StreamProduct& p) {
     if (++span < p.spans) return;
     span = 0;
     ++tile;
-    column0 += S::COLUMNS;
-    if (column0 < p.columns) return;
-    column0 = 0;
-    row0 += S::ROWS;
+    if constexpr (S::GROUPED) {
+      row0 += S::ROWS;
+      if (row0 < p.rows) return;
+      row0 = 0;
+      if (++this->group < p.columnTiles) find(p);
+    } else {
+      column0 += S::COLUMNS;
+      if (column0 < p.columns) return;
+      column0 = 0;
+      row0 += S::ROWS;
+    }
+  }
+  X_DEVICE void find(const StreamProduct& p) {
+    const u32* own = p.experts + this->group * 3;
+    this->expert = own[0], column0 = own[1], this->end = own[2];
+  }
+  /** Of the matrix, the tile's first row. */
+  X_DEVICE u64 firstRow(const StreamProduct& p) const {
+    if constexpr (S::GROUPED) return (u64)this->expert * p.rows + row0;
+    else return row0;
+  }
+  /** Columns from the tile's first one on. */
+  X_DEVICE u32 columnsLeft(const StreamProduct& p) const {
+    if constexpr (S::GROUPED) return this->end - column0;
+    else return p.columns - column0;
   }
 };
 
@@ -109,7 +149,7 @@ struct WarpRows {
 
   X_DEVICE WarpRows(const StreamProduct& p, const StreamPlace<S>& at) : rowBytes(p.rowBytes) {
     const u32 row = at.row0 + warpId() * 16, left = row < p.rows ? p.rows - row : 0;
-    begin = p.x + (u64)row * rowBytes + at.span * S::SPAN_BYTES;
+    begin = p.x + (at.firstRow(p) + warpId() * 16) * rowBytes + at.span * S::SPAN_BYTES;
     count = left < 16 ? left : 16;
   }
 
@@ -139,7 +179,7 @@ struct WarpRows {
 /** Begins to copy the columns' blocks as they are. */
 template <class S>
 X_DEVICE void copyColumns(u8* to, const StreamProduct& p, const StreamPlace<S>& at) {
-  const u32 count = p.columns - at.column0;
+  const u32 count = at.columnsLeft(p);
   const u8* from = p.y + (u64)at.column0 * p.columnBytes + at.span * S::COLUMN_BYTES;
 #pragma unroll
   for (u32 j = 0; j < (S::COLUMNS * S::COLUMN_PIECES + S::BOUND - 1) / S::BOUND; ++j) {
@@ -148,13 +188,29 @@ X_DEVICE void copyColumns(u8* to, const StreamProduct& p, const StreamPlace<S>& 
   }
 }
 
+#if X_MMA_NVIDIA
+/** Begins to copy the columns' operands; those past the last are left as they are. */
+template <class S>
+X_DEVICE void copyOperands(ColumnOperands<S::COLUMNS>& operands, const StreamProduct& p, const StreamPlace<S>& at) {
+  constexpr u32 PIECES = SPAN * 2 / 16;
+  const u32 count = at.columnsLeft(p);
+  const u8* from = p.y + (u64)at.column0 * p.columnBytes + at.span * (SPAN * 2);
+#pragma unroll 4
+  for (u32 i = threadIndex(); i < S::COLUMNS * PIECES; i += S::BOUND) {
+    const u32 column = i / PIECES, piece = i % PIECES;
+    if (column < count)
+      copyPiece(operands.bytes + operands.at(column, piece / 2, piece % 2), from + (u64)column * p.columnBytes + piece * 16);
+  }
+}
+#endif
+
 /** Columns of a span as operands; those past the last are left as they are. `from`: the span's blocks of column 0. */
 template <class Q, class S>
 X_DEVICE void convertColumns(ColumnOperands<S::COLUMNS>& operands, const u8* from, u32 stride, const StreamProduct& p,
                              const StreamPlace<S>& at) {
   // Few columns are divided among all threads, down to two words of a block.
   constexpr u32 EACH = S::COLUMNS * GROUPS * 8 / S::BOUND, WORDS = EACH < 2 ? 2 : EACH < 8 ? EACH : 8, PARTS = 8 / WORDS;
-  const u32 count = p.columns - at.column0, left = p.groups - at.span * GROUPS;
+  const u32 count = at.columnsLeft(p), left = p.groups - at.span * GROUPS;
 #pragma unroll 1
   for (u32 i = threadIndex(); i < S::COLUMNS * GROUPS * PARTS; i += S::BOUND) {
     const u32 column = i / PARTS / GROUPS, g = i / PARTS % GROUPS;
@@ -163,30 +219,40 @@ X_DEVICE void convertColumns(ColumnOperands<S::COLUMNS>& operands, const u8* fro
   }
 }
 
-/** Adds the products of a span of the warp's rows with the columns in `operands`. */
+#if X_WGMMA
+/** The same by warpgroups, of the first N columns. */
+template <u32 N, class Q, class S>
+X_DEVICE void multiplyTogether(typename S::Sums& sums, const ColumnOperands<S::COLUMNS>& operands, const RowOperands<Q>& rows) {
+  // A few steps' operands are made while those before are multiplied, as many as there are registers for.
+  constexpr u32 AT_ONCE = Quarter<Q>::FOUR_WAY ? 1 : 2;
+  float(&d)[N / 2] = (float(&)[N / 2])sums;
+  const u64 columns = wgmma::describe(mma::sharedAddress(operands.bytes));
+#pragma unroll
+  for (u32 step = 0; step < STEPS; step += AT_ONCE) {
+    mma::Operand<f16> x[AT_ONCE];
+#pragma unroll
+    for (u32 i = 0; i < AT_ONCE; ++i) x[i] = rows[step + i];
+    wgmma::begin();
+#pragma unroll
+    for (u32 i = 0; i < AT_ONCE; ++i) {
+      const u32 further = (step + i) / 4 * ColumnOperands<S::COLUMNS>::BLOCK + (step + i) % 4 * 32;
+      wgmma::multiply<true>(d, x[i].word, columns + further / 16, (f16*)nullptr);
+    }
+    wgmma::commit();
+    wgmma::await<1>();
+  }
+  wgmma::await<0>();
+}
+#endif
+
+/** Adds the products of a span of the warp's rows with the columns in `operands`, of which there are `count`. */
 template <class Q, class S>
-X_DEVICE void multiplySpan(typename S::Sums& sums, const ColumnOperands<S::COLUMNS>& operands, const RowOperands<Q>& rows) {
+X_DEVICE void multiplySpan(typename S::Sums& sums, const ColumnOperands<S::COLUMNS>& operands, const RowOperands<Q>& rows,
+                           [[maybe_unused]] u32 count) {
 #if X_WGMMA
   if constexpr (STREAM_GROUPS<S::COLUMNS>) {
-    // A few steps' operands are made while those before are multiplied, as many as there are registers for.
-    constexpr u32 AT_ONCE = Quarter<Q>::FOUR_WAY ? 1 : 2;
-    float(&d)[S::SUMS] = (float(&)[S::SUMS])sums;
-    const u64 columns = wgmma::describe(mma::sharedAddress(operands.bytes));
-#pragma unroll
-    for (u32 step = 0; step < STEPS; step += AT_ONCE) {
-      mma::Operand<f16> x[AT_ONCE];
-#pragma unroll
-      for (u32 i = 0; i < AT_ONCE; ++i) x[i] = rows[step + i];
-      wgmma::begin();
-#pragma unroll
-      for (u32 i = 0; i < AT_ONCE; ++i) {
-        const u32 further = (step + i) / 4 * ColumnOperands<S::COLUMNS>::BLOCK + (step + i) % 4 * 32;
-        wgmma::multiply<true>(d, x[i].word, columns + further / 16, (f16*)nullptr);
-      }
-      wgmma::commit();
-      wgmma::await<1>();
-    }
-    wgmma::await<0>();
+    if (S::COLUMNS == 128 && count <= 64) multiplyTogether<64, Q, S>(sums, operands, rows);
+    else multiplyTogether<S::COLUMNS, Q, S>(sums, operands, rows);
     return;
   }
 #endif
@@ -215,11 +281,11 @@ X_DEVICE void multiplySpan(typename S::Sums& sums, const ColumnOperands<S::COLUM
 /** Writes a tile's sums, as far as there are such rows and columns. */
 template <class S>
 X_DEVICE void storeTile(const StreamProduct& p, const StreamPlace<S>& at, typename S::Sums& sums) {
-  const u32 row0 = at.row0 + warpId() * 16;
+  const u32 row0 = at.row0 + warpId() * 16, left = at.columnsLeft(p);
 #pragma unroll
   for (u32 i = 0; i < S::SUMS; ++i) {
-    const u32 e = i % S::EACH, r = row0 + mma::rowOf(e), c = at.column0 + i / S::EACH * 16 + mma::columnOf(e);
-    if (r < p.rows && c < p.columns) p.dst[(u64)c * p.dstRows + r] = S::sum(sums, i);
+    const u32 e = i % S::EACH, r = row0 + mma::rowOf(e), c = i / S::EACH * 16 + mma::columnOf(e);
+    if (r < p.rows && c < left) p.dst[(u64)(at.column0 + c) * p.dstRows + r] = S::sum(sums, i);
   }
 }
 
@@ -271,26 +337,39 @@ X_DEVICE void streamTiles(S& s, const StreamProduct& p) {
     rowsAt.next(p);
   };
   const auto copyNextColumns = [&](u32 i) {
-    if (i < count) copyColumns<S>(s.columns[i % S::STAGES], p, columnsAt);
+    if constexpr (S::GROUPED) {
+      if (i < count) copyOperands<S>(s.operands[i % S::STAGES], p, columnsAt);
+    } else if (i < count) {
+      copyColumns<S>(s.columns[i % S::STAGES], p, columnsAt);
+    }
     columnsAt.next(p);
   };
-  const auto convert = [&](u32 i, const StreamPlace<S>& place) {
-    if (i < count) convertColumns<Q, S>(s.operands[i % 2], s.columns[i % S::STAGES], S::COLUMN_BYTES, p, place);
+  const auto publish = [] {
 #if X_WGMMA
     wgmma::publish();
 #endif
   };
-  copyNextColumns(0);
-  mma::commitCopies();
+  const auto convert = [&](u32 i, const StreamPlace<S>& place) {
+    if (i < count) convertColumns<Q, S>(s.operands[i % 2], s.columns[i % S::STAGES], S::COLUMN_BYTES, p, place);
+    publish();
+  };
+  // Columns that are converted come a span earlier than the rows.
+  constexpr u32 SOONER = S::GROUPED ? 0 : 1;
+  if constexpr (!S::GROUPED) {
+    copyNextColumns(0);
+    mma::commitCopies();
+  }
 #pragma unroll
   for (u32 i = 0; i < S::AHEAD; ++i) {
     copyNextRows(i);
-    copyNextColumns(i + 1);
+    copyNextColumns(i + SOONER);
     mma::commitCopies();
   }
-  mma::awaitCopies<S::AHEAD>();
-  barrier();
-  convert(0, at);
+  if constexpr (!S::GROUPED) {
+    mma::awaitCopies<S::AHEAD>();
+    barrier();
+    convert(0, at);
+  }
 #endif
 #pragma unroll 1
   for (u32 i = 0; i < count; ++i) {
@@ -299,12 +378,13 @@ X_DEVICE void streamTiles(S& s, const StreamProduct& p) {
 #if X_MMA_NVIDIA
     // After this all have what was copied for this span, and nobody needs what is overwritten now.
     mma::awaitCopies<S::AHEAD - 1>();
+    if constexpr (S::GROUPED) publish();
     barrier();
     copyNextRows(i + S::AHEAD);
-    copyNextColumns(i + S::AHEAD + 1);
+    copyNextColumns(i + S::AHEAD + SOONER);
     mma::commitCopies();
-    convert(i + 1, after);
-    const u32 stage = i % S::STAGES, half = i % 2;
+    if constexpr (!S::GROUPED) convert(i + 1, after);
+    const u32 stage = i % S::STAGES, half = i % S::OPERANDS;
 #else
     const u32 stage = 0, half = 0;
     barrier();
@@ -317,7 +397,7 @@ X_DEVICE void streamTiles(S& s, const StreamProduct& p) {
     const u8* const own = s.rows[stage] + warpId() * 16 * S::STRIDE;
     RowOperands<Q> rows;
     rows.load(p.groups - at.span * GROUPS, above, [&](u32 r) { return own + r * S::STRIDE + place.skew(r); });
-    multiplySpan<Q, S>(sums, s.operands[half], rows);
+    multiplySpan<Q, S>(sums, s.operands[half], rows, at.columnsLeft(p));
     if (at.span + 1 == p.spans || i + 1 == count) {
       finishTile<S>(p, cut, at, first, sums);
       first = 0;
@@ -347,7 +427,6 @@ X_DEVICE void mulMatStream(const u8* x, const u8* y, float* dst, i32 innerSize, 
   typedef Stream<Q, COLUMNS> S;
   const u32 rowBytes = (u32)innerSize / Q::SIZE * Q::BYTES, columnBytes = (u32)paddedInner / 32 * Q8_1::BYTES;
   const u32 rows = (u32)rowCount, columns = (u32)columnCount, groups = (u32)innerSize / 32;
-  // Tiles beside each other share their rows.
   const u32 columnTiles = (columns + S::COLUMNS - 1) / S::COLUMNS, tiles = (rows + S::ROWS - 1) / S::ROWS * columnTiles;
   early::letNextBegin();
   early::await();
@@ -358,5 +437,29 @@ X_DEVICE void mulMatStream(const u8* x, const u8* y, float* dst, i32 innerSize, 
   mulMat<Q>(x, y, dst, innerSize, rowCount, columnCount, paddedInner, dstRows, tile[0]);
 #endif
 }
+
+#if X_NVPTX
+
+/**
+ * As mulMatGrouped, of tiles of at most COLUMNS columns: only on NVIDIA, where it takes less time than mulMatMmaGrouped. y holds
+ * operands (writeOperands) of whole spans. `parts` and `counters` as above, for as many tiles as `tileCount` could make.
+ */
+template <class Q, u32 COLUMNS>
+X_DEVICE void mulMatStreamGrouped(const u8* x, const u8* y, float* dst, i32 innerSize, i32 rowCount, const u32* experts,
+                                  i32 tileCount, i32 paddedInner, float* parts, u32* counters) {
+  typedef Stream<Q, COLUMNS, true> S;
+  const u32 rowBytes = (u32)innerSize / Q::SIZE * Q::BYTES, columnBytes = (u32)paddedInner * 2;
+  const u32 rows = (u32)rowCount, groups = (u32)innerSize / 32, rowTiles = (rows + S::ROWS - 1) / S::ROWS;
+  early::await();
+  early::letNextBegin();
+  // Tiles without columns are at the end.
+  u32 filled = 0;
+  X_FOR_BLOCK(i, (u32)tileCount) filled += experts[i * 3 + 1] < experts[i * 3 + 2];
+  filled = blockReduce<Sum>(filled);
+  streamTiles<Q>(*dynamicShared<S>(), StreamProduct{x, y, dst, parts, counters, rowBytes, columnBytes, rows, 0, groups, rows,
+                                                    filled, filled * rowTiles, (groups + GROUPS - 1) / GROUPS, experts});
+}
+
+#endif
 
 }  // namespace quant

@@ -39,6 +39,7 @@ const NAMES: Record<string, string> = {
   gemm_groups_f32: 'gemmGroups',
   linear_many_f16: 'linear',
   mul_mat_grouped_q4_0: 'mulMatGrouped',
+  mul_mat_stream_grouped_q4_0_16: 'mulMatStreamGrouped',
   sample_f32: 'sample',
   sample_scan_f32: 'sampleParts',
   follow_u32: 'follow',

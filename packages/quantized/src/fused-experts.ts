@@ -1,10 +1,12 @@
 /**
- * The experts of a mixture for few tokens by a device's fused kernels (core's `QuantizedExpertOps`): one launch for gate, up and
- * activation of all that were chosen, one for down, the router's weights and the sum. With one weight and no ids the same for a
- * layer that all tokens take. Where a device has none, {@link QTensor.indexedMoeForward} and tensor operations do it.
+ * The experts of a mixture by a device's fused kernels (core's `QuantizedExpertOps`). For few tokens they are one launch for gate,
+ * up and activation of all that were chosen, and one for down, the router's weights and the sum; with one weight and no ids the
+ * same for a layer that all tokens take. For many tokens they are a few launches, with each expert's weights read once. Where a
+ * device has none, {@link QTensor.indexedMoeForward}, {@link QTensor.groupedMoe} and tensor operations do it.
  */
 import {
   type ExpertChoice,
+  type ExpertMix,
   formatShape,
   fusedKernels,
   type GateActivation,
@@ -15,6 +17,7 @@ import {
   Tensor,
 } from '@x/core';
 import { byteLengthOf } from './blocks';
+import type { ExpertOrder } from './expert-order';
 import type { QTensor } from './qtensor';
 
 /** Values of the blocks that activations are in. */
@@ -151,18 +154,69 @@ export function mixedExpertsInto(
   weight.device.backend.quantizedExperts!.mixedInto(problem, out.storagePart(), out.dim(1));
 }
 
+/**
+ * What the experts that each token takes give, by their weights: the sum of down · (activation(gate · x) times (up · x)),
+ * [tokens, n], f32. {@link fusesGate} and {@link fusesMix} say whether the device has it.
+ * @param weights gate and up [experts, width, n], down [experts, n, width]
+ * @param x [tokens, n], f32, contiguous
+ * @param ids [tokens, topk], u32, contiguous, below the number of experts @param order of these ids
+ * @throws ShapeError `SHAPE_MISMATCH` for weights of other widths, or an order of other ids
+ */
+export function groupedExperts(
+  weights: { gate: QTensor; up: QTensor; down: QTensor },
+  x: Tensor,
+  ids: Tensor,
+  order: ExpertOrder,
+  { activation, gateBias, upBias, ...mix }: GatedExpertsOptions & MixedExpertsOptions,
+): Tensor {
+  const { gate, up, down } = weights;
+  const [experts, width, n] = gate.shape;
+  const [tokens, topk] = ids.shape;
+  const fits =
+    x.rank === 2 && x.dim(0) === tokens && x.dim(1) === n && down.shape.join() === [experts, n, width].join();
+  if (!fits || order.pairs !== tokens * topk || order.experts !== experts) {
+    throw new ShapeError(
+      'SHAPE_MISMATCH',
+      `groupedExperts: x ${formatShape(x.shape)}, ids ${formatShape(ids.shape)} in an order of ${order.pairs} pairs of ` +
+        `${order.experts} experts, gate ${formatShape(gate.shape)} and down ${formatShape(down.shape)}. Give [tokens, n], ` +
+        '[tokens, topk], the order of these ids, [experts, width, n] and [experts, n, width].',
+    );
+  }
+  const made = gate.device.backend.quantizedExperts!.grouped({
+    ...{ tokens, topk, n, width, activation },
+    ids: ids.storagePart(),
+    order: order.problem,
+    x: x.storagePart(),
+    type: gate.blockType,
+    gate: gate.data.storagePart(),
+    up: up.data.storagePart(),
+    downType: down.blockType,
+    down: down.data.storagePart(),
+    ...(gateBias && { gateBias: gateBias.storagePart() }),
+    ...(upBias && { upBias: upBias.storagePart() }),
+    ...mixOf(mix),
+  });
+  return Tensor.fromStorage(made, [tokens, n], gate.device);
+}
+
 function mixedProblem(
   op: string,
   weight: QTensor,
   x: QuantizedActivations,
   ids: Tensor | undefined,
-  { mix, bias, base, baseGate }: MixedExpertsOptions,
+  options: MixedExpertsOptions,
 ): MixedExpertsProblem {
   const [n, k] = weight.shape.slice(-2);
   checkWidth(op, x, k, weight);
   return {
     ...choiceOf(ids ? ids.dim(0) : x.rows, ids),
     ...{ type: weight.blockType, n, k, weights: weight.data.storagePart(), x: blocksOf(x) },
+    ...mixOf(options),
+  };
+}
+
+function mixOf({ mix, bias, base, baseGate }: MixedExpertsOptions): ExpertMix {
+  return {
     ...(mix && { mix: mix.storagePart() }),
     ...(bias && { bias: bias.storagePart() }),
     ...(base && { base: base.storagePart() }),

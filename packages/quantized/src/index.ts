@@ -9,6 +9,7 @@ export {
   type GatedExpertsOptions,
   type GateWeights,
   gatedExperts,
+  groupedExperts,
   type MixedExpertsOptions,
   mixedExperts,
   mixedExpertsInto,

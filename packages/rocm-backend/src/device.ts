@@ -188,7 +188,7 @@ export class KernelDevice implements BackendDevice {
       upload: (ptr, words) => this.#uploadShared(ptr, words),
     });
     this.quantized = new DeviceQuantizedOps(this, counters, options.quantized);
-    this.quantizedExperts = new DeviceQuantizedExpertOps(this);
+    this.quantizedExperts = new DeviceQuantizedExpertOps(this, this.quantized);
     this.linear = new DeviceLinearOps(this);
     this.attention = new DeviceAttentionOps(this);
     this.packedAttention = new DevicePackedAttentionOps(this);

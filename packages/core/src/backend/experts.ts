@@ -3,6 +3,7 @@
  * in which the pairs of an expert follow one another, and products with the weights of each pair's expert, one launch for all
  * of them. Nothing of it is read on the host. For weights in blocks see {@link QuantizedOps.groupedMatmul}.
  */
+import type { BlockType } from '../quantized-types';
 import type { StoragePart } from './attention';
 import type { Operand } from './operand';
 import type { BackendStorage } from './storage';
@@ -44,10 +45,12 @@ export interface RouterProblem extends RouteRules {
   rows: number;
 }
 
-/** Runs of pairs of one expert: u32 [count, 3], expert, first place, the place behind the last; at most so many pairs each. */
+/** Runs of pairs of one expert: u32 [count, 3], expert, first place, the place behind the last. */
 export interface ExpertTiles {
   tiles: StoragePart;
   count: number;
+  /** Pairs of a run, at most. */
+  most: number;
 }
 
 export interface ExpertOps {
@@ -61,14 +64,19 @@ export interface ExpertOps {
   supportsRouter(problem: Pick<RouterProblem, 'tokens' | 'experts' | 'chosen'>): boolean;
   /** The logits x · weightᵀ, [tokens, rows], f32, and {@link route} of the experts' ones. */
   router(problem: RouterProblem): { logits: BackendStorage; weights: BackendStorage; ids: BackendStorage };
+  /**
+   * Pairs that a tile should have, at most.
+   * @param types of the weights, where products with blocks alone take the tiles; default: as all products take them
+   */
+  tilePairs(size: { pairs: number; experts: number }, types?: readonly BlockType[]): number;
   /** Tiles that {@link order} makes room for. */
-  tileCount(pairs: number, experts: number): number;
+  tileCount(size: { pairs: number; experts: number; tile: number }): number;
   /**
    * The pairs by expert, u32 one after the other: the place of each pair, and of each place the token and the expert, [pairs]
-   * each, then the tiles, [tileCount, 3], of which those left over are empty.
+   * each, then the tiles of up to `tile` pairs, [tileCount, 3], of which those left over are empty.
    * @param ids [pairs], u32, contiguous, below `experts`; `chosen` of a token follow one another
    */
-  order(ids: StoragePart, size: { pairs: number; experts: number; chosen: number }): BackendStorage;
+  order(ids: StoragePart, size: { pairs: number; experts: number; chosen: number; tile: number }): BackendStorage;
   /**
    * x [pairs, k] by expert times the transposes of weights [experts, n, k], f32, f16 or bf16, in whose dtype x is, or in f32:
    * [pairs, n] in x's dtype.

@@ -1,10 +1,13 @@
 /**
- * The experts of a mixture for few tokens, as a device may have them in two kernels: what the router chose goes in, and what is
- * added to the residual comes out. With one expert and no ids they are a feed-forward layer that all tokens take, and the second
- * one alone is a product with a bias. Weights are in blocks, see {@link QuantizedOps}; results are the same bits every time.
+ * The experts of a mixture, as a device may have them in few kernels: what the router chose goes in, and what is added to the
+ * residual comes out. For few tokens they are two, whose weights are read once for each token; with one expert and no ids these are
+ * a feed-forward layer that all tokens take, and the second one alone is a product with a bias. For many tokens they are six, and
+ * the pairs of token and expert lie in the order of their experts. Weights are in blocks, see {@link QuantizedOps}; results are the
+ * same bits every time.
  */
 import type { BlockType } from '../quantized-types';
 import type { StoragePart } from './attention';
+import type { ExpertTiles } from './experts';
 import type { BackendStorage } from './storage';
 
 /** Which experts each token takes. */
@@ -35,22 +38,52 @@ export interface GatedExpertsProblem extends ExpertChoice {
   x: BackendStorage;
 }
 
-export interface MixedExpertsProblem extends ExpertChoice {
+/** How what a token's experts give, rows of `n` values, is added up. */
+export interface ExpertMix {
+  /** [experts, n], f32, added to the products. */
+  bias?: StoragePart;
+  /** [tokens, topk], f32, contiguous: what multiplies each expert's result. Default: ones. */
+  mix?: StoragePart;
+  /** Added to the sum: [tokens, n], f32, contiguous. */
+  base?: StoragePart;
+  /** Numbers whose sigmoid multiplies a token's row of `base`: f32, one every `row` values. */
+  baseGate?: { values: StoragePart; row: number };
+}
+
+export interface MixedExpertsProblem extends ExpertChoice, ExpertMix {
   type: BlockType;
   n: number;
   k: number;
   /** Blocks [experts, n, k], u8, from there on. */
   weights: StoragePart;
-  /** [experts, n], f32, added to the products. */
-  bias?: StoragePart;
-  /** [tokens, topk], f32, contiguous: what multiplies each expert's result. Default: ones. */
-  mix?: StoragePart;
   /** [tokens * topk, k] in the form of {@link QuantizedOps.quantizeActivations} that is blocks (u8). */
   x: BackendStorage;
-  /** Added to the sum: [tokens, n], f32, contiguous. */
-  base?: StoragePart;
-  /** Numbers whose sigmoid multiplies a token's row of `base`: f32, one every `row` values. */
-  baseGate?: { values: StoragePart; row: number };
+}
+
+/** Experts of many tokens, from rows of `n` values by rows of `width` to rows of `n`. */
+export interface GroupedExpertsProblem extends ExpertMix {
+  tokens: number;
+  topk: number;
+  n: number;
+  /** A multiple of 32. */
+  width: number;
+  /** [tokens, topk], u32, contiguous, each below the number of experts. */
+  ids: StoragePart;
+  /** Of those ids: see {@link ExpertOps.order}. */
+  order: { places: StoragePart; sources: StoragePart; owners: StoragePart; tiles: ExpertTiles };
+  /** [tokens, n], f32, contiguous. */
+  x: StoragePart;
+  /** Blocks [experts, width, n], u8, from there on, of one type. */
+  gate: StoragePart;
+  up: StoragePart;
+  type: BlockType;
+  /** [experts, width], f32, added to the products. */
+  gateBias?: StoragePart;
+  upBias?: StoragePart;
+  activation: GateActivation;
+  /** Blocks [experts, n, width], u8, from there on. */
+  down: StoragePart;
+  downType: BlockType;
 }
 
 export interface QuantizedExpertOps {
@@ -60,4 +93,6 @@ export interface QuantizedExpertOps {
   mixed(problem: MixedExpertsProblem): BackendStorage;
   /** The same into memory from `out` on, f32, where a token's `n` values begin every `row` values. */
   mixedInto(problem: MixedExpertsProblem, out: StoragePart, row: number): void;
+  /** The sum over each token's experts of down · (activation(gate · x) times (up · x)), [tokens, n], f32. */
+  grouped(problem: GroupedExpertsProblem): BackendStorage;
 }

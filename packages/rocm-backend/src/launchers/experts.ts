@@ -90,3 +90,101 @@ export function launchExpertsMixed(
     a.kPadded,
   ]);
 }
+
+/** `experts_rows`. */
+export interface ExpertsRowsArguments {
+  x: Address;
+  sources: Address;
+  blocks: Address;
+  operands: Address;
+  fourWay: boolean;
+  pairs: number;
+  k: number;
+  kPadded: number;
+}
+
+export function launchExpertsRows(device: Launcher, kernel: string, shape: LaunchShape, a: ExpertsRowsArguments): void {
+  device.launch(EXPERTS, kernel, shape, [
+    a.x,
+    a.sources,
+    a.blocks,
+    a.operands,
+    Number(a.fourWay),
+    a.pairs,
+    a.k,
+    a.kPadded,
+  ]);
+}
+
+/** `experts_combine`. */
+export interface ExpertsCombineArguments {
+  gate: Address;
+  up: Address;
+  owners: Address;
+  gateBias: Address;
+  upBias: Address;
+  blocks: Address;
+  operands: Address;
+  fourWay: boolean;
+  pairs: number;
+  n: number;
+  nPadded: number;
+  activation: number;
+  limit: number;
+}
+
+export function launchExpertsCombine(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: ExpertsCombineArguments,
+): void {
+  device.launch(EXPERTS, kernel, shape, [
+    a.gate,
+    a.up,
+    a.owners,
+    a.gateBias,
+    a.upBias,
+    a.blocks,
+    a.operands,
+    Number(a.fourWay),
+    a.pairs,
+    a.n,
+    a.nPadded,
+    a.activation,
+    a.limit,
+  ]);
+}
+
+/** `experts_sum`. */
+export interface ExpertsSumArguments {
+  given: Address;
+  places: Address;
+  ids: Address;
+  mix: Address;
+  bias: Address;
+  base: Address;
+  gates: Address;
+  gatesRow: number;
+  out: Address;
+  tokens: number;
+  n: number;
+  topk: number;
+}
+
+export function launchExpertsSum(device: Launcher, kernel: string, shape: LaunchShape, a: ExpertsSumArguments): void {
+  device.launch(EXPERTS, kernel, shape, [
+    a.given,
+    a.places,
+    a.ids,
+    a.mix,
+    a.bias,
+    a.base,
+    a.gates,
+    a.gatesRow,
+    a.out,
+    a.tokens,
+    a.n,
+    a.topk,
+  ]);
+}

@@ -63,7 +63,7 @@ export function launchGetRows(device: Launcher, kernel: string, shape: LaunchSha
   device.launch(QUANTIZED, kernel, shape, [a.src0, a.ids, a.dst, a.ne00, a.nb01]);
 }
 
-/** `mul_mat_q4_0`, and 44 more. */
+/** `mul_mat_q4_0`, and 46 more. */
 export interface MulMatArguments {
   x: Address;
   y: Address;
@@ -79,7 +79,7 @@ export function launchMulMat(device: Launcher, kernel: string, shape: LaunchShap
   device.launch(QUANTIZED, kernel, shape, [a.x, a.y, a.dst, a.ncolsX, a.nrowsX, a.ncolsY, a.nrowsY, a.nrowsDst]);
 }
 
-/** `mul_mat_grouped_q4_0`, and 34 more. */
+/** `mul_mat_grouped_q4_0`, and 35 more. */
 export interface MulMatGroupedArguments {
   x: Address;
   y: Address;
@@ -115,7 +115,7 @@ export function launchMulMatVec(device: Launcher, kernel: string, shape: LaunchS
   device.launch(QUANTIZED, kernel, shape, [a.x, a.y, a.dst, a.ncolsX, a.nrowsX, a.nrowsY, a.nrowsDst]);
 }
 
-/** `mul_mat_stream_q4_0_8`, and 39 more. */
+/** `mul_mat_stream_q4_0_8`, and 43 more. */
 export interface MulMatStreamArguments {
   x: Address;
   y: Address;
@@ -144,6 +144,40 @@ export function launchMulMatStream(
     a.ncolsY,
     a.nrowsY,
     a.nrowsDst,
+    a.parts,
+    a.counters,
+  ]);
+}
+
+/** `mul_mat_stream_grouped_q4_0_16`, and 32 more. */
+export interface MulMatStreamGroupedArguments {
+  x: Address;
+  y: Address;
+  dst: Address;
+  ncolsX: number;
+  nrowsX: number;
+  tiles: Address;
+  tileCount: number;
+  nrowsY: number;
+  parts: Address;
+  counters: Address;
+}
+
+export function launchMulMatStreamGrouped(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: MulMatStreamGroupedArguments,
+): void {
+  device.launch(QUANTIZED, kernel, shape, [
+    a.x,
+    a.y,
+    a.dst,
+    a.ncolsX,
+    a.nrowsX,
+    a.tiles,
+    a.tileCount,
+    a.nrowsY,
     a.parts,
     a.counters,
   ]);

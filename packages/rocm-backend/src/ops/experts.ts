@@ -1,5 +1,14 @@
 /** Mixtures of experts: the kernels `decode_route`, `decode_group`, `decode_router` (kernels/decode/) and `gemm_groups`. */
-import type { ExpertOps, ExpertTiles, Operand, RouteProblem, RouteRules, RouterProblem, StoragePart } from '@x/core';
+import type {
+  BlockType,
+  ExpertOps,
+  ExpertTiles,
+  Operand,
+  RouteProblem,
+  RouteRules,
+  RouterProblem,
+  StoragePart,
+} from '@x/core';
 import type { Counters } from '../counters';
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
@@ -17,6 +26,11 @@ import { filled } from './result';
 
 /** Pairs of a tile: what the tiles of products have. */
 export const EXPERT_TILE = 64;
+/** The same of `mul_mat_stream_grouped_*` (cuda) where experts have few pairs or many, on average. */
+const SMALL_TILE = 16;
+const FEW_PAIRS = 8;
+const LARGE_TILE = 128;
+const MANY_PAIRS = 64;
 const GROUP_THREADS = 1024;
 const PRODUCT_THREADS = 256;
 /** Tokens of which the router's weights are read once each, and threads of a block, which takes {@link ROUTER_ROWS} rows. */
@@ -117,23 +131,30 @@ export class DeviceExpertOps implements ExpertOps {
     }
   }
 
-  tileCount(pairs: number, experts: number): number {
-    return Math.floor(pairs / EXPERT_TILE) + Math.min(pairs, experts);
+  tilePairs({ pairs, experts }: { pairs: number; experts: number }, types?: readonly BlockType[]): number {
+    if (this.#device.location.kind !== 'cuda') return EXPERT_TILE;
+    if (pairs <= FEW_PAIRS * experts) return SMALL_TILE;
+    if (!types || pairs < MANY_PAIRS * experts) return EXPERT_TILE;
+    return types.every((type) => this.#device.quantized.takesTiles(type, LARGE_TILE)) ? LARGE_TILE : EXPERT_TILE;
+  }
+
+  tileCount({ pairs, experts, tile }: { pairs: number; experts: number; tile: number }): number {
+    return Math.floor(pairs / tile) + Math.min(pairs, experts);
   }
 
   order(
     ids: StoragePart,
-    { pairs, experts, chosen }: { pairs: number; experts: number; chosen: number },
+    { pairs, experts, chosen, tile }: { pairs: number; experts: number; chosen: number; tile: number },
   ): KernelStorage {
     const device = this.#device;
     if (!this.supports(experts) || pairs >= MOST_PAIRS)
       throw unsupported(`order of ${pairs} pairs with ${experts} experts`, 'u32', device);
-    const tiles = this.tileCount(pairs, experts);
+    const tiles = this.tileCount({ pairs, experts, tile });
     const shape = { grid: 1, block: device.shapes.isHost ? 1 : GROUP_THREADS };
     return filled(device, 'u32', 3 * (pairs + tiles), (out) => {
       const [places, sources, owners] = [0, 1, 2].map((part) => out + part * pairs * 4);
       const result = { places, sources, owners, out: out + 3 * pairs * 4 };
-      const sizes = { pairs, experts, chosen, tile: EXPERT_TILE, tiles };
+      const sizes = { pairs, experts, chosen, tile, tiles };
       launchDecodeGroup(device, 'decode_group', shape, { ...sizes, ids: device.address(ids), ...result });
     });
   }

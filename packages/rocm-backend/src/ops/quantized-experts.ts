@@ -1,18 +1,22 @@
-/** A mixture's experts for few tokens: the kernels of EXPERTS (kernels/experts.hip). */
+/** A mixture's experts: the kernels of EXPERTS (kernels/experts.hip), and for many tokens the products of QUANTIZED. */
 import type {
   BlockType,
+  ExpertMix,
   GateActivation,
   GatedExpertsProblem,
+  GroupedExpertsProblem,
   MixedExpertsProblem,
   QuantizedExpertOps,
   StoragePart,
 } from '@x/core';
 import type { KernelDevice } from '../device';
 import { clamp, type LaunchShape } from '../launch-shape';
-import { launchExpertsGated, launchExpertsMixed } from '../launchers/experts';
+import { launchExpertsCombine, launchExpertsGated, launchExpertsMixed, launchExpertsSum } from '../launchers/experts';
 import type { Address } from '../launchers/launcher';
 import { KernelStorage } from '../storage';
-import { activationRowBytes, activationRows, BLOCK_VALUES, MAX_GRID_Y, paddedWidth } from './activations';
+import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
+import { counted, pairRows, QUADS, rowShape, rowsOfPairs } from './expert-rows';
+import type { DeviceQuantizedOps } from './quantized';
 import { filled, keptIfFilled } from './result';
 import { hostBlocks, valuesAtOnce, vectorShape } from './vector-shape';
 
@@ -23,9 +27,11 @@ const ACTIVATIONS = { silu: 0, gelu: 1, clamped: 2 };
 
 export class DeviceQuantizedExpertOps implements QuantizedExpertOps {
   readonly #device: KernelDevice;
+  readonly #quantized: DeviceQuantizedOps;
 
-  constructor(device: KernelDevice) {
+  constructor(device: KernelDevice, quantized: DeviceQuantizedOps) {
     this.#device = device;
+    this.#quantized = quantized;
   }
 
   gated(p: GatedExpertsProblem): KernelStorage {
@@ -61,7 +67,7 @@ export class DeviceQuantizedExpertOps implements QuantizedExpertOps {
 
   #mix(p: MixedExpertsProblem, out: Address, outRow: number): void {
     const device = this.#device;
-    const { tokens, topk, n, k, type, weights, x, baseGate } = p;
+    const { tokens, topk, n, k, type, weights, x } = p;
     // Rows of all of a token's experts are as one.
     const { grid, block } = vectorShape(device, type, n, topk * k);
     const shape: LaunchShape = { grid: [grid, ...counted(tokens)], block };
@@ -69,16 +75,72 @@ export class DeviceQuantizedExpertOps implements QuantizedExpertOps {
       weights: device.address(weights),
       inputs: KernelStorage.on(device, x).ptr,
       ids: this.#optional(p.ids),
-      mix: this.#optional(p.mix),
-      bias: this.#optional(p.bias),
-      base: this.#optional(p.base),
-      gates: this.#optional(baseGate?.values),
-      gatesRow: baseGate?.row ?? 0,
+      ...this.#mixOf(p),
       out,
       outRow,
       ...{ n, k, tokens, topk },
       kPadded: paddedWidth(k),
     });
+  }
+
+  grouped(p: GroupedExpertsProblem): KernelStorage {
+    const device = this.#device;
+    const quantized = this.#quantized;
+    const { tokens, topk, n, width } = p;
+    const { places, sources, tiles } = p.order;
+    const pairs = tokens * topk;
+    const into = { pairs, n: width, k: n };
+    const back = { pairs, n, k: width };
+    const given = () => {
+      const form = quantized.pairForm(p.type, into, tiles);
+      const x = { x: device.address(p.x), sources: device.address(sources) };
+      const inside = after(rowsOfPairs(device, form, into, x), (rows) => {
+        const product = (weight: StoragePart) => quantized.groupedPairs(weight, p.type, into, rows, tiles);
+        return after(product(p.gate), (gate) => after(product(p.up), (up) => this.#combined(p, pairs, gate, up)));
+      });
+      return after(inside, (rows) => quantized.groupedPairs(p.down, p.downType, back, rows, tiles));
+    };
+    return filled(device, 'f32', tokens * n, (out) =>
+      after(given(), ({ ptr }) =>
+        launchExpertsSum(device, 'experts_sum', rowShape(device, tokens, n / QUADS), {
+          given: ptr,
+          places: device.address(places),
+          ids: device.address(p.ids),
+          ...this.#mixOf(p),
+          out,
+          ...{ tokens, n, topk },
+        }),
+      ),
+    );
+  }
+
+  /** What lies between the products. */
+  #combined(p: GroupedExpertsProblem, pairs: number, gate: KernelStorage, up: KernelStorage): KernelStorage {
+    const device = this.#device;
+    const { n, width } = p;
+    const form = this.#quantized.pairForm(p.downType, { n, k: width }, p.order.tiles);
+    return pairRows(device, form, { pairs, width }, (to, nPadded, shape) =>
+      launchExpertsCombine(device, 'experts_combine', shape, {
+        gate: gate.ptr,
+        up: up.ptr,
+        owners: device.address(p.order.owners),
+        gateBias: this.#optional(p.gateBias),
+        upBias: this.#optional(p.upBias),
+        ...to,
+        ...{ pairs, n: width, nPadded },
+        ...activationOf(p.activation),
+      }),
+    );
+  }
+
+  #mixOf({ mix, bias, base, baseGate }: ExpertMix) {
+    return {
+      mix: this.#optional(mix),
+      bias: this.#optional(bias),
+      base: this.#optional(base),
+      gates: this.#optional(baseGate?.values),
+      gatesRow: baseGate?.row ?? 0,
+    };
   }
 
   #optional(part: StoragePart | undefined): number {
@@ -101,8 +163,11 @@ function activationOf(activation: GateActivation): { activation: number; limit: 
   return { activation: ACTIVATIONS.clamped, limit: activation.clamped };
 }
 
-/** The y and z axes of a grid that count to `count`, or past it. */
-function counted(count: number): [y: number, z: number] {
-  const y = Math.min(count, MAX_GRID_Y);
-  return [y, Math.ceil(count / y)];
+/** What `use` makes of memory that nobody needs behind it. */
+function after<T>(storage: KernelStorage, use: (storage: KernelStorage) => T): T {
+  try {
+    return use(storage);
+  } finally {
+    storage.dispose();
+  }
 }

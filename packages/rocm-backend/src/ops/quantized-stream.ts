@@ -29,14 +29,16 @@ export interface StreamLaunch {
 
 /**
  * The launch for m activation rows and n weight rows of k values; undefined where the device has no such units or
- * no room for the kernel. Candle's ten types have them.
+ * no room for the kernel. `UNIT_TYPES` have them.
  * @param columns of a tile: 8, 16, 32 or 64; default: as fits m and the device's shared memory
+ * @param inGroups whether columns come as operands: {@link groupedStreamLaunch}
  */
 export function streamLaunch(
   device: KernelDevice,
   type: BlockType,
   size: { m: number; n: number; k: number },
   columns: number = size.m <= 8 ? 8 : size.m <= 16 ? 16 : size.m <= 32 ? 32 : 64,
+  inGroups = false,
 ): StreamLaunch | undefined {
   const { matrixUnits, hip } = device;
   if (!matrixUnits) return undefined;
@@ -47,13 +49,14 @@ export function streamLaunch(
   const held = Math.max(columns, least);
   const { blockSize, blockBytes } = BLOCK_TYPES[type];
   const spanBytes = (SPAN / blockSize) * blockBytes;
-  const warps = !nvidia ? 4 : columns > 32 && spanBytes <= SPAN ? 16 : 8;
+  const warps = !nvidia ? 4 : columns === 64 && spanBytes <= SPAN ? 16 : 8;
   const rows = warps * 16;
   const stages = nvidia ? (columns <= 16 && spanBytes <= SPAN ? 3 : 2) : 1;
-  const copied = rows * rowBytes(spanBytes, blockBytes) + (nvidia ? held * COLUMN_BYTES : 0);
-  const sharedBytes = Math.ceil((operands * held * operandBytes + stages * copied) / 1024) * 1024;
+  const copied = rows * rowBytes(spanBytes, blockBytes) + (nvidia && !inGroups ? held * COLUMN_BYTES : 0);
+  const operandsAtOnce = inGroups ? stages : operands;
+  const sharedBytes = Math.ceil((operandsAtOnce * held * operandBytes + stages * copied) / 1024) * 1024;
   if (sharedBytes + (nvidia ? STATIC_BYTES : 64) > sharedMemoryPerBlock)
-    return columns > least ? streamLaunch(device, type, size, columns / 2) : undefined;
+    return columns > least && !inGroups ? streamLaunch(device, type, size, columns / 2) : undefined;
   const tiles = Math.ceil(n / rows) * Math.ceil(m / held);
   const spans = tiles * Math.ceil(k / SPAN);
   const each = sharedBytes + STATIC_BYTES + RESERVED_BYTES;
@@ -72,8 +75,23 @@ export function streamLaunch(
   };
 }
 
+/**
+ * The same for columns in groups, `count` tiles of at most `most` columns each, 16, 64 or 128, with n weight rows of k values: of
+ * NVIDIA alone.
+ */
+export function groupedStreamLaunch(
+  device: KernelDevice,
+  type: BlockType,
+  { count, n, k }: { count: number; n: number; k: number },
+  most: number,
+): StreamLaunch | undefined {
+  if (device.matrixUnits !== 'nvidia') return undefined;
+  const launch = streamLaunch(device, type, { m: count * most, n, k }, most, true);
+  return launch && { ...launch, kernel: `mul_mat_stream_grouped_${type}_${most}` };
+}
+
 /** Bytes of a span of a row in shared memory: the 16-byte pieces that hold it wherever it begins, an odd number. */
 function rowBytes(spanBytes: number, blockBytes: number): number {
-  const skew = blockBytes % 16 === 0 ? 0 : blockBytes % 4 === 0 ? 12 : 14;
+  const skew = blockBytes % 16 === 0 ? 0 : blockBytes % 4 === 0 ? 12 : blockBytes % 2 === 0 ? 14 : 15;
   return (Math.ceil((spanBytes + skew) / 16) | 1) * 16;
 }

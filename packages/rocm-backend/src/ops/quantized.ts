@@ -3,7 +3,7 @@
  * quantized to q8_1 blocks once per product, then rows are multiplied in int8. Up to eight activation rows take the
  * matrix-vector kernels, more the tiled ones: on int8 matrix units where the GPU has them, else on dp4a (and on the host).
  * NVIDIA's units take few rows through kernels that are bound by the weight's bytes alone. Many rows are worth a weight that is dequantized for the product: then activations and weights are bf16 for the library.
- * candle's kernels are those of ten types; here every block type of ggml has them, all but the matrix units' ones.
+ * candle's kernels are those of ten types; here every block type of ggml has them, and mxfp4 the matrix units' ones, too.
  */
 import {
   type BackendStorage,
@@ -15,6 +15,7 @@ import {
   Layout,
   type Operand,
   type QuantizedOps,
+  type StoragePart,
   settings,
   sizeInBytes,
 } from '@x/core';
@@ -31,6 +32,7 @@ import {
   launchMulMat,
   launchMulMatGrouped,
   launchMulMatStream,
+  launchMulMatStreamGrouped,
   launchMulMatVec,
   launchMulMatVecUpTo,
   type MulMatArguments,
@@ -40,11 +42,12 @@ import { activationRows, MAX_GRID_Y, MAX_VECTOR_ROWS, paddedWidth, quantizeRows 
 import { denseCopy } from './copy';
 import { DenseWeights } from './dense-weights';
 import { cast } from './elementwise';
+import { operandsFor, type PairForm, rowsOfPairs } from './expert-rows';
 import { EXPERT_TILE } from './experts';
 import { gemmIntoF32, libraryRows } from './gemm-library';
-import { type StreamLaunch, streamLaunch } from './quantized-stream';
+import { groupedStreamLaunch, type StreamLaunch, streamLaunch } from './quantized-stream';
 import { filled, filledRows, rowsOfProduct } from './result';
-import { CANDLE_TYPES, vectorShape } from './vector-shape';
+import { CANDLE_TYPES, UNIT_TYPES, vectorShape } from './vector-shape';
 
 /** Types whose `dequantize_block` kernels count values instead of blocks. */
 const COUNTED_IN_VALUES: ReadonlySet<BlockType> = new Set(['q5_0', 'q5_1']);
@@ -94,6 +97,13 @@ interface ProductSize {
   n: number;
   k: number;
   firstRow?: number;
+}
+
+/** Products of `pairs` rows of `k` values with `n` weight rows of an expert each. */
+interface GroupedSize {
+  pairs: number;
+  n: number;
+  k: number;
 }
 
 export class DeviceQuantizedOps implements QuantizedOps {
@@ -241,15 +251,21 @@ export class DeviceQuantizedOps implements QuantizedOps {
   }
 
   #streamOf(type: BlockType, size: ProductSize): StreamLaunch | undefined {
-    if (!CANDLE_TYPES.has(type) || (this.choice === 'auto' && isForVectors(type, size))) return undefined;
+    if (!UNIT_TYPES.has(type) || (this.choice === 'auto' && isForVectors(type, size))) return undefined;
     return streamLaunch(this.#device, type, size);
   }
 
-  #stream({ kernel, shape, tiles, parts }: StreamLaunch, product: MulMatArguments): void {
+  #stream(stream: StreamLaunch, product: MulMatArguments): void {
+    this.#withParts(stream, (parts) =>
+      launchMulMatStream(this.#device, stream.kernel, stream.shape, { ...product, ...parts }),
+    );
+  }
+
+  /** Memory for what blocks leave to each other, and the counters of tiles. */
+  #withParts({ tiles, parts }: StreamLaunch, launch: (args: { parts: number; counters: number }) => void): void {
     const partial = this.#device.allocUninit(parts, 'f32');
     try {
-      const counters = this.#counters.of(tiles);
-      launchMulMatStream(this.#device, kernel, shape, { ...product, parts: partial.ptr, counters });
+      launch({ parts: partial.ptr, counters: this.#counters.of(tiles) });
     } finally {
       partial.dispose();
     }
@@ -343,29 +359,77 @@ export class DeviceQuantizedOps implements QuantizedOps {
   groupedMatmul(
     weight: BackendStorage,
     type: BlockType,
-    { pairs, n, k }: { pairs: number; n: number; k: number },
+    size: GroupedSize,
     x: Operand,
-    { tiles, count }: ExpertTiles,
+    tiles: ExpertTiles,
+  ): KernelStorage {
+    const rows = this.#pairRows(x, size, this.pairForm(type, size, tiles));
+    try {
+      return this.groupedPairs([weight, 0], type, size, rows, tiles);
+    } finally {
+      rows.dispose();
+    }
+  }
+
+  /** Rows x [pairs, k] in a form. */
+  #pairRows(x: Operand, { pairs, k }: GroupedSize, form: PairForm): KernelStorage {
+    const device = this.#device;
+    if (form === 'blocks') return quantizeRows(device, x, { count: pairs, room: activationRows(pairs) }, k);
+    const view = device.view(x);
+    if (x.storage.dtype === 'f32') return rowsOfPairs(device, form, { pairs, k }, { x: view.ptr, sources: 0 });
+    const numbers = filled(device, 'f32', pairs * k, (out) => cast(device, x.storage.dtype, 'f32', view, out));
+    try {
+      return rowsOfPairs(device, form, { pairs, k }, { x: numbers.ptr, sources: 0 });
+    } finally {
+      numbers.dispose();
+    }
+  }
+
+  /** What {@link groupedPairs} of a weight with `n` rows of `k` values an expert reads. */
+  pairForm(type: BlockType, size: { n: number; k: number }, tiles: ExpertTiles): PairForm {
+    return this.#groupedStream(type, size, tiles) ? operandsFor(type) : 'blocks';
+  }
+
+  /** Whether tiles of {@link groupedPairs} may have so many pairs, which is more than 64. */
+  takesTiles(type: BlockType, most: number): boolean {
+    return this.#groupedStream(type, { n: 1, k: BLOCK_TYPES[type].blockSize }, { count: 1, most }) !== undefined;
+  }
+
+  #groupedStream(
+    type: BlockType,
+    { n, k }: { n: number; k: number },
+    { count, most }: Pick<ExpertTiles, 'count' | 'most'>,
+  ): StreamLaunch | undefined {
+    const streams = (this.choice === 'auto' || this.choice === 'stream') && this.#device.location.kind === 'cuda';
+    return streams && UNIT_TYPES.has(type) ? groupedStreamLaunch(this.#device, type, { count, n, k }, most) : undefined;
+  }
+
+  /** As {@link groupedMatmul}, of rows in the form that {@link pairForm} says. */
+  groupedPairs(
+    weight: StoragePart,
+    type: BlockType,
+    { pairs, n, k }: GroupedSize,
+    rows: KernelStorage,
+    order: ExpertTiles,
   ): KernelStorage {
     const device = this.#device;
-    const { shapes, hip, matrixUnits } = device;
-    const onUnits = this.choice !== 'dp4a' && matrixUnits !== undefined && CANDLE_TYPES.has(type);
-    const kernel = onUnits ? 'mul_mat_mma_grouped_' : 'mul_mat_grouped_';
-    const rows = onUnits ? GROUPED_MMA_ROWS : EXPERT_TILE;
-    const block = onUnits ? MMA_WARPS * hip.properties.warpSize : 128;
-    const grid = shapes.blocks(count * Math.ceil(n / rows), block);
-    const blocks = quantizeRows(device, x, { count: pairs, room: activationRows(pairs) }, k);
-    try {
-      return filled(device, 'f32', pairs * n, (dst) => {
-        const weights = KernelStorage.on(device, weight).ptr;
-        const sizes = { ncolsX: k, nrowsX: n, nrowsY: paddedWidth(k) };
-        const pairsOf = { tiles: device.address(tiles), tileCount: count };
-        const args = { x: weights, y: blocks.ptr, dst, ...sizes, ...pairsOf };
-        launchMulMatGrouped(device, `${kernel}${type}`, { grid, block }, args);
-      });
-    } finally {
-      blocks.dispose();
-    }
+    const { tiles, count } = order;
+    return filled(device, 'f32', pairs * n, (dst) => {
+      const sizes = { ncolsX: k, nrowsX: n, nrowsY: paddedWidth(k) };
+      const pairsOf = { tiles: device.address(tiles), tileCount: count };
+      const args = { x: device.address(weight), y: rows.ptr, dst, ...sizes, ...pairsOf };
+      const stream = this.#groupedStream(type, { n, k }, order);
+      if (stream) {
+        const { kernel, shape } = stream;
+        this.#withParts(stream, (parts) => launchMulMatStreamGrouped(device, kernel, shape, { ...args, ...parts }));
+        return;
+      }
+      const onUnits = this.choice !== 'dp4a' && device.matrixUnits !== undefined && UNIT_TYPES.has(type);
+      const across = onUnits ? GROUPED_MMA_ROWS : EXPERT_TILE;
+      const block = onUnits ? MMA_WARPS * device.hip.properties.warpSize : 128;
+      const shape = { grid: device.shapes.blocks(count * Math.ceil(n / across), block), block };
+      launchMulMatGrouped(device, `${onUnits ? 'mul_mat_mma_grouped_' : 'mul_mat_grouped_'}${type}`, shape, args);
+    });
   }
 
   embedding(weight: BackendStorage, type: BlockType, k: number, ids: Operand): KernelStorage {
@@ -392,7 +456,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
   /** The kernels for a product with n weight rows and m > 8 activation rows that is no stream: the one place that decides. */
   #tiled(type: BlockType, n: number, m: number): keyof typeof TILES {
     const units = this.#device.matrixUnits;
-    if (this.choice === 'dp4a' || !units || !CANDLE_TYPES.has(type)) return 'mul_mat_';
+    if (this.choice === 'dp4a' || !units || !UNIT_TYPES.has(type)) return 'mul_mat_';
     // Small tiles where activations fill no large ones, or large tiles would leave compute units idle.
     const few = m <= TILES.mul_mat_mma_few_.activations;
     const idle = tilesOf('mul_mat_mma_', n, m) < this.#device.hip.properties.multiprocessorCount;

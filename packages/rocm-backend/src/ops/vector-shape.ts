@@ -3,10 +3,7 @@ import { BLOCK_TYPES, type BlockType } from '@x/core';
 import type { KernelDevice } from '../device';
 import { clamp } from '../launch-shape';
 
-/**
- * Types that candle has kernels for: one matrix-vector kernel a number of activation rows, and tiles and streams on
- * matrix units.
- */
+/** Types that candle has kernels for: one matrix-vector kernel a number of activation rows. */
 export const CANDLE_TYPES: ReadonlySet<BlockType> = new Set([
   'q4_0',
   'q4_1',
@@ -19,6 +16,8 @@ export const CANDLE_TYPES: ReadonlySet<BlockType> = new Set([
   'q5_K',
   'q6_K',
 ]);
+/** Types that have tiles and streams on matrix units. */
+export const UNIT_TYPES: ReadonlySet<BlockType> = new Set([...CANDLE_TYPES, 'mxfp4']);
 /** Most warps of a block of matrix-vector kernels. */
 const VECTOR_WARPS = 4;
 /** Rows of a chunk on the host. */

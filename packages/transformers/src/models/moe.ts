@@ -19,6 +19,7 @@ import {
   fusesGate,
   fusesMix,
   gatedExperts,
+  groupedExperts,
   mixedExperts,
   type PartRange,
   quantizedRows,
@@ -234,9 +235,11 @@ export class MixtureOfExperts implements FeedForward {
     }
   }
 
-  /** Numbers, of which the router makes its scores, and blocks, where the experts of few tokens take these. */
-  reads(): ActivationForm {
-    return this.fusesFew ? 'both' : 'f32';
+  /** Numbers, of which the router makes its scores, and blocks, where experts take these. */
+  reads(rows: number): ActivationForm {
+    const { gate, shared } = this.parts;
+    const takesBlocks = shared !== undefined || !gate.prefersGroups(rows, this.config.chosen);
+    return this.isFused && takesBlocks ? 'both' : 'f32';
   }
 
   forward(x: Activations): Tensor {
@@ -307,8 +310,8 @@ export class MixtureOfExperts implements FeedForward {
     return this.weighed(given.reshape([tokens, chosen, given.dim(1)]), weights, base);
   }
 
-  /** Whether the device has kernels for all that experts do with few tokens. */
-  private get fusesFew(): boolean {
+  /** Whether the device has fused kernels for all that experts do. */
+  private get isFused(): boolean {
     const { gate, up, down } = this.parts;
     return (
       this.activation !== undefined &&
@@ -324,25 +327,24 @@ export class MixtureOfExperts implements FeedForward {
     return limit === undefined ? gateActivation(activation) : { clamped: limit };
   }
 
-  /** Two kernels for few tokens; undefined where {@link composed} is to do it. */
+  /** A few kernels, two where tokens are few; undefined where {@link composed} is to do it. */
   private fused(x: Activations, { weights: mix, ids }: Choice, base?: Base): Tensor | undefined {
     const { gate, up, down } = this.parts;
     const [tokens, chosen] = ids.shape;
     const { activation } = this;
-    if (!activation || !this.fusesFew || gate.prefersGroups(tokens, chosen)) return undefined;
+    if (!activation || !this.isFused) return undefined;
+    const gates = { activation, gateBias: gate.bias, upBias: up.bias };
+    const sums = { mix, bias: down.bias, base: base?.always, baseGate: base?.sharedGate };
+    if (gate.prefersGroups(tokens, chosen)) {
+      const weights = { gate: gate.weight, up: up.weight, down: down.weight };
+      using order = ExpertOrder.of(ids, gate.experts, [gate.weight.blockType, down.weight.blockType]);
+      const rows = numbersOf(x).toDtype('f32').contiguous();
+      return order && groupedExperts(weights, rows, ids, order, { ...gates, ...sums });
+    }
     const blocks = x instanceof QuantizedActivations ? x : quantizedRows(x);
     if (!blocks || !areBlocks(blocks.blocks)) return undefined;
-    const inside = gatedExperts({ gate: gate.weight, up: up.weight }, blocks, ids, {
-      activation,
-      gateBias: gate.bias,
-      upBias: up.bias,
-    });
-    return mixedExperts(down.weight, inside, ids, {
-      mix,
-      bias: down.bias,
-      base: base?.always,
-      baseGate: base?.sharedGate,
-    });
+    const inside = gatedExperts({ gate: gate.weight, up: up.weight }, blocks, ids, gates);
+    return mixedExperts(down.weight, inside, ids, sums);
   }
 
   private composed(x: Tensor, { weights, ids }: Choice, base?: Base): Tensor {
