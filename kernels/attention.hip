@@ -10,8 +10,10 @@
 //   attention_paged_{1,2,4}_f32_q8_0, attention_append_f32_q8_0, attention_unpack_q8_0_{t}    over a cache in 8 bits:
 //                        shared/q8-cache.h
 //   attention_prompt_{dv}_{kv}    many tokens of one sequence over the same, in f32, values of up to dv: attention/prompt.h
-//   attention_varlen_{d}_{t}    of tiles of several sequences over a cache in blocks: attention/varlen.h; threads and shared
-//                        memory as above, where matrix units are, else any number of whole warps
+//   attention_varlen_{d}_{t}    of tiles of several sequences over a cache in blocks, of heads of up to d values: attention/varlen.h;
+//                        256 threads where matrix units are and on NVIDIA shared memory as above, of 256 and 576 values for
+//                        (128 + 4 * 64) * 256 * 2 and (64 + 2 * 64) * 576 * 2 bytes or, before compute capability 9.0, half and two
+//                        thirds of it; else any number of whole warps
 //   attention_{d}_f32    on FMA units: NVIDIA 128 threads and 64 * (d + 256) * 4 bytes, AMD 256 threads; on the host, as
 //                        of f16 and bf16 there, attention/host.h, or bf16 in tile registers, attention/host-amx.h
 //   attention_packed_{t}    within sequences that lie one after the other: attention/packed.h; any number of whole warps
@@ -91,16 +93,22 @@ ATTENTION(128, float, f32, attention::THREADS_F32)
 
 #define VARLEN(D, T, t)                                                                                                 \
   KERNEL_BOUNDS(attention_varlen_##D##_##t, 256,                                                                        \
-                (const u32* tiles, u32 count, u32 heads, u32 kv_heads, u32 block_shift, u32 blocks, u32 window,         \
-                 float scale, const T* q, u64 q_row, u64 q_head, const T* k, const T* v, const u32* tables,             \
-                 const float* sinks, T* out)) {                                                                         \
-    attention::attendVarlen<D, T>({tiles, count, heads, kv_heads, block_shift, blocks, window, scale, q, q_row, q_head, \
-                                   k, v, tables, sinks, out});                                                          \
+                (const u32* tiles, u32 count, u32 heads, u32 kv_heads, u32 d, u32 dv, u32 block_shift, u32 blocks,      \
+                 u32 window, float scale, float softcap, const T* q, u64 q_row, u64 q_head, const T* k, const T* v,     \
+                 u64 v_row, const u32* tables, const float* sinks, T* out)) {                                           \
+    attention::attendVarlen<D, T>({tiles, count, heads, kv_heads, d, dv, block_shift, blocks, window, scale, softcap,   \
+                                   q, q_row, q_head, k, v, v_row, tables, sinks, out});                                 \
   }
-VARLEN(64, bf16, bf16)
-VARLEN(64, f16, f16)
-VARLEN(128, bf16, bf16)
-VARLEN(128, f16, f16)
+#define VARLEN_EACH(D)  \
+  VARLEN(D, bf16, bf16) \
+  VARLEN(D, f16, f16)
+VARLEN_EACH(64)
+VARLEN_EACH(128)
+VARLEN_EACH(256)
+// Queries of 576 values take more registers than RDNA has.
+#if X_HOST || X_MMA_NVIDIA || X_MMA_CDNA || X_LISTED
+VARLEN_EACH(576)
+#endif
 
 #define PAGED_HEADS(HEADS, T, t, K, kv)                                                                                 \
   KERNEL_EARLY(attention_paged_##HEADS##_##t##_##kv)                                                                    \

@@ -17,6 +17,8 @@ template <class T>
 struct Spaced {
   /** What a query that sees no key gives: zeros, or 0 / 0, which is NaN. */
   static constexpr bool ZEROS = false;
+  /** Whether heads may have fewer values than a kernel is made for. */
+  static constexpr bool NARROW = false;
   const T* data;
   u64 stride;
   X_DEVICE const T* at(u32 row) const { return data + (u64)row * stride; }
@@ -35,6 +37,8 @@ struct Tile {
   float scale;
   u32 window = 0;               // keys that a query sees at most, the last ones; 0: all
   const float* sink = nullptr;  // a score that has no value
+  u32 d = 0, dv = 0;            // values of a head of queries and keys, and of one of values, where they may be NARROW
+  float softcap = 0.0f;         // scores become softcap * tanh(score / softcap); 0: they stay
 
   /** Query `row` looks at keys [first, end). */
   X_DEVICE u32 end(u32 row) const {
@@ -70,6 +74,10 @@ struct Problem {
   }
 };
 
+/** Values of a head whose keys have D: in latent attention they are the first columns of the keys. */
+template <u32 D>
+constexpr u32 VALUES = D == 576 ? 512 : D;
+
 // A score of minus infinity leaves no weight, and no NaN where nothing is seen yet.
 X_DEVICE float finite(float top) { return top == lanes::lowest<float>() ? 0.0f : top; }
 
@@ -77,23 +85,26 @@ X_DEVICE float finite(float top) { return top == lanes::lowest<float>() ? 0.0f :
 template <u32 D, class T, class Rows>
 X_DEVICE void attendRow(const Tile<T, Rows>& tile, u32 row) {
   constexpr u32 EACH = (D + WARP - 1) / WARP;
+  const u32 width = Rows::NARROW ? tile.d : D, valueWidth = Rows::NARROW ? tile.dv : VALUES<D>;
   const T* q = tile.q.at(row);
   float values[EACH] = {};
   float top = lanes::lowest<float>(), sum = 0.0f;
   for (u32 j = tile.first(row), end = tile.end(row); j < end; ++j) {
     const T *k = tile.keys.at(j), *v = tile.values.at(j);
     float dot = 0.0f;
-    for (u32 d = laneId(); d < D; d += WARP) dot += to_acc(q[d]) * to_acc(k[d]);
-    const float score = warpReduce<Sum>(dot) * tile.scale, before = top;
+    for (u32 d = laneId(); d < width; d += WARP) dot += to_acc(q[d]) * to_acc(k[d]);
+    float score = warpReduce<Sum>(dot) * tile.scale;
+    if (tile.softcap > 0.0f) score = tile.softcap * m::tanh(score / tile.softcap);
+    const float before = top;
     top = score > top ? score : top;
     const float kept = m::exp(before - finite(top)), weight = m::exp(score - finite(top));
     sum = sum * kept + weight;
-    for (u32 d = laneId(), e = 0; d < D; d += WARP, ++e) values[e] = values[e] * kept + weight * to_acc(v[d]);
+    for (u32 d = laneId(), e = 0; d < valueWidth; d += WARP, ++e) values[e] = values[e] * kept + weight * to_acc(v[d]);
   }
   if (tile.sink) sum += m::exp(*tile.sink - finite(top));
   const float total = Rows::ZEROS && sum == 0.0f ? 1.0f : sum;
   T* out = tile.out + row * tile.outRow;
-  for (u32 d = laneId(), e = 0; d < D; d += WARP, ++e) out[d] = from_acc<T>(values[e] / total);
+  for (u32 d = laneId(), e = 0; d < valueWidth; d += WARP, ++e) out[d] = from_acc<T>(values[e] / total);
 }
 
 /** Blocks are whole warps. */

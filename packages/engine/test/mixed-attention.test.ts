@@ -3,6 +3,7 @@ import { Device, scope, Tensor } from '@x/core';
 import { headsAppend, promptHeads, TILE_NUMBERS, type VarlenPart, varlenTiles } from '@x/nn';
 import { testDevices } from '@x/testing/devices';
 import { generator } from '@x/testing/operands';
+import type { AttendOptions } from '@x/transformers';
 import { describe, expect, it } from 'vitest';
 import { KvMemory } from '../src/kv/memory';
 import { PagedKv, type Segment } from '../src/kv/paged';
@@ -27,7 +28,7 @@ function attended(
   on: Device,
   dtype: 'f16' | 'bf16',
   decoding: readonly number[],
-  window?: number,
+  limits: Pick<AttendOptions, 'window' | 'softcap'>,
 ): { one?: Tensor; steps: Tensor } {
   const slotOf = (blocks: readonly number[], position: number) =>
     blocks[Math.floor(position / BLOCK_SIZE)] * BLOCK_SIZE + (position % BLOCK_SIZE);
@@ -87,9 +88,8 @@ function attended(
     const view = new PagedKv(memory, slots, segments, undefined, memory.varlenRows === undefined ? undefined : tiles);
     const layer = view.layer(0);
     const q = headsAppend(heads, rotation, options, cache, slots);
-    const steps = layer.attend(q.transpose(0, 1), { scale: 1, window });
-    const prompts = layer.prompts?.({ window });
-    expect(layer.prompts?.({ softcap: 8 })).toBeUndefined();
+    const steps = layer.attend(q.transpose(0, 1), { scale: 1, ...limits });
+    const prompts = layer.prompts?.(limits);
     const one = prompts?.attend(promptHeads(heads, rotation, options, prompts, slots, prompts.wide));
     view.dispose();
     return { steps, ...(one && { one }) };
@@ -99,14 +99,14 @@ function attended(
 }
 
 describe.each(testDevices())('a pass of decoding tokens and prompts on %s', (device) => {
-  const windows = [undefined, 8];
-  it.each((['f16', 'bf16'] as const).flatMap((dtype) => windows.map((window) => ({ dtype, window }))))(
+  const limits = [{}, { window: 8 }, { softcap: 0.5 }];
+  it.each((['f16', 'bf16'] as const).flatMap((dtype) => limits.map((own) => ({ dtype, ...own }))))(
     'attends in %j, at once where it can',
-    ({ dtype, window }) => {
+    ({ dtype, ...own }) => {
       for (const decoding of [DECODING, []]) {
         scope(() => {
-          const { steps: expected } = attended(Device.js(), dtype, decoding, window);
-          const { one, steps } = attended(device, dtype, decoding, window);
+          const { steps: expected } = attended(Device.js(), dtype, decoding, own);
+          const { one, steps } = attended(device, dtype, decoding, own);
           const { attention, decode } = device.backend;
           const size = { b: 1, heads: HEADS, kvHeads: KV_HEADS, seq: 17, kv: 26, d: D, scale: 1, causal: true };
           const can = device.kind !== 'cpu' && decode !== undefined && attention?.supports(dtype, size) === true;

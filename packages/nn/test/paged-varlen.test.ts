@@ -18,8 +18,11 @@ interface Case {
   parts: readonly (readonly [count: number, before: number])[];
   heads: number;
   kvHeads: number;
-  d: 64 | 128;
+  d: number;
+  /** Where values are the first columns of the keys, how many. */
+  dv?: number;
   window?: number;
+  softcap?: number;
   sinks?: boolean;
   /** Rows behind those of the sequences. */
   padded?: number;
@@ -81,6 +84,47 @@ const CASES: Record<string, Case> = {
     sinks: true,
   },
   'sinks and a window': { parts: [[140, 20]].map(pair), heads: 2, kvHeads: 2, d: 128, sinks: true, window: 33 },
+  'heads of 96': {
+    parts: [
+      [70, 0],
+      [33, 95],
+    ].map(pair),
+    heads: 4,
+    kvHeads: 2,
+    d: 96,
+  },
+  'heads of 32': { parts: [[40, 30]].map(pair), heads: 2, kvHeads: 1, d: 32, window: 11 },
+  'heads of 256, grouped': {
+    parts: [
+      [150, 10],
+      [33, 95],
+    ].map(pair),
+    heads: 4,
+    kvHeads: 2,
+    d: 256,
+  },
+  'heads of 256, a window, a cap and sinks': {
+    parts: [[140, 20]].map(pair),
+    heads: 2,
+    kvHeads: 1,
+    d: 256,
+    window: 33,
+    softcap: 5,
+    sinks: true,
+  },
+  'heads of 192 and a cap': { parts: [[20, 70]].map(pair), heads: 2, kvHeads: 2, d: 192, softcap: 2 },
+  'heads of 64 and a cap': { parts: [[130, 70]].map(pair), heads: 2, kvHeads: 2, d: 64, softcap: 3 },
+  'values in keys': {
+    parts: [
+      [130, 10],
+      [3, 95],
+    ].map(pair),
+    heads: 4,
+    kvHeads: 1,
+    d: 576,
+    dv: 512,
+    padded: 70,
+  },
   'rows of no sequence': {
     parts: [
       [20, 9],
@@ -119,7 +163,7 @@ function blocksOf(parts: Case['parts']): number[][] {
 describe.each(testDevices())('varlen attention over blocks on %s', (device) => {
   const dtypes = ['f16', 'bf16'] as const;
   it.each(Object.keys(CASES).flatMap((key) => dtypes.map((dtype) => [key, dtype] as const)))('%s, %s', (key, dtype) => {
-    const { parts, heads, kvHeads, d, window, sinks, padded = 0 } = CASES[key];
+    const { parts, heads, kvHeads, d, dv = d, window, softcap, sinks, padded = 0 } = CASES[key];
     const blocks = blocksOf(parts);
     const tokens = parts.reduce((sum, [count]) => sum + count, padded);
     const slots = blocks.flat().length * BLOCK;
@@ -128,14 +172,15 @@ describe.each(testDevices())('varlen attention over blocks on %s', (device) => {
         noise([i === 0 ? tokens : slots, count, d], i + 1).toDtype(dtype),
       );
       const scores = sinks ? noise([heads], 4).mul(2) : undefined;
-      const cacheOn = (on: Device) => ({ keys: k.toDeviceSync(on), values: v.toDeviceSync(on), blockSize: BLOCK });
+      const cacheOn = (on: Device) => {
+        const keys = k.toDeviceSync(on);
+        return { keys, values: dv === d ? v.toDeviceSync(on) : keys.narrow(2, 0, dv), blockSize: BLOCK };
+      };
       const cache = cacheOn(device);
       const rows = varlenRows(cache);
-      const options = { scale: 0.2, ...(window !== undefined && { window }) };
+      const options = { scale: 0.2, ...(window !== undefined && { window }), ...(softcap && { softcap }) };
       const give = (on: Device) => ({ ...options, ...(scores && { sinks: scores.toDeviceSync(on) }) });
-      expect(rows !== undefined).toBe(
-        device.kind === 'cpu' || device.backend.attention?.supports(dtype, problem(d)) === true,
-      );
+      expect(rows !== undefined).toBe(hasKernel(device, dtype, d));
       const places: VarlenPart[] = [];
       let [start, table] = [0, 0];
       for (const [i, [count, front]] of parts.entries()) {
@@ -154,7 +199,7 @@ describe.each(testDevices())('varlen attention over blocks on %s', (device) => {
         return;
       }
       const made = attend();
-      expect([made.shape, made.dtype]).toEqual([[tokens, heads, d], dtype]);
+      expect([made.shape, made.dtype]).toEqual([[tokens, heads, dv], dtype]);
       const width = Math.max(...blocks.map((own) => own.length));
       const js = Device.js();
       const tables = ids(
@@ -198,6 +243,7 @@ describe.each(testDevices())('varlen attention over blocks on %s', (device) => {
       expect(() => pagedVarlen(q, cache, at, { window: 0 })).toThrow(/window/);
       expect(() => pagedVarlen(q, cache, at, { scale: Number.NaN })).toThrow(/scale/);
       expect(() => pagedVarlen(q, cache, at, { scale: -1 })).toThrow(/positive/);
+      expect(() => pagedVarlen(q, cache, at, { softcap: 0 })).toThrow(/softcap is 0/);
       expect(() => pagedVarlen(q, cache, at, { sinks: on([3], 'f32') })).toThrow(/sinks/);
       expect(() => pagedVarlen(on([2, 4, 64], 'f32'), cache, at)).toThrow(/no kernel for queries of f32/);
       expect(() => pagedVarlen(q, undefined as never, at)).toThrow(/cache/);
@@ -218,6 +264,14 @@ describe.each(testDevices())('varlen attention over blocks on %s', (device) => {
   });
 });
 
-function problem(d: number) {
-  return { b: 1, heads: 2, kvHeads: 2, seq: 128, kv: 128, d, scale: 1, causal: true };
+/** On the host and where there are matrix units; AMD's are for few sizes, and those of RDNA have no room for queries of 576 values. */
+function hasKernel(device: Device, dtype: 'f16' | 'bf16', d: number): boolean {
+  if (device.kind === 'cpu') return true;
+  const problem = { b: 1, heads: 2, kvHeads: 2, seq: 128, kv: 128, d: 64, scale: 1, causal: true };
+  const units = device.backend.attention?.supports(dtype, problem) === true;
+  return units && (device.kind === 'cuda' || [64, 128, 256].includes(d) || (d === 576 && isCdna(device)));
+}
+
+function isCdna(device: Device): boolean {
+  return (device.backend as unknown as { hip: { properties: { warpSize: number } } }).hip.properties.warpSize === 64;
 }

@@ -137,6 +137,7 @@ export interface VarlenProblem {
   /** Keys that a query sees at most; 0: all. */
   window: number;
   /** As {@link PagedProblem} has them. */
+  softcap: number;
   sinks?: StoragePart;
 }
 
@@ -191,7 +192,7 @@ export interface PagedAttentionOps {
   attendPrompt(problem: PromptProblem, q: Operand, pool: PagedPool, table: StoragePart): BackendStorage;
   /** Rows of a tile at most, where there is {@link attendVarlen} for a pool of this dtype, with these sizes of heads. */
   varlenRows(poolDType: PoolDType, d: number, dv: number): number | undefined;
-  /** q [tokens, heads, d] of any strides, of the pool's dtype: [tokens, heads, dv] of it. Sums are made in f32. */
+  /** q [tokens, heads, d] of any strides, of the pool's dtype: [tokens, heads, dv] of it. Sums are made in f32, scores capped there. */
   attendVarlen(problem: VarlenProblem, q: Operand, pool: PagedPool, tiles: VarlenTiles): BackendStorage;
   /**
    * Keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] into the pool's slots [tokens], contiguous u32; one beyond the

@@ -101,6 +101,15 @@ export class PagedKv implements KvView {
         fresh = { k, v };
       },
       attend: (q, options) => {
+        if (this.tiles && varlenRows(cache) !== undefined) {
+          const { start } = this.tiles;
+          const prompts = rowsOf(q, start, q.dim(1) - start)
+            .transpose(0, 1)
+            .toDtype(cache.keys.dtype);
+          return this.attendTiles(index, this.tiles, { wide: rowsOf(q, 0, start), q: prompts }, options).toDtype(
+            q.dtype,
+          );
+        }
         if (this.tiles && this.segments.every(isTokens))
           throw new CaptureError(
             'CAPTURE_UNSUPPORTED',
@@ -120,24 +129,26 @@ export class PagedKv implements KvView {
   private prompts(index: number, tiles: PromptTiles, options: AttendOptions): PromptLayer | undefined {
     const cache = this.memory.layer(index);
     const isOwn = !this.memory.layouts[index]?.valuesInKeys && varlenRows(cache) !== undefined;
-    if (options.softcap !== undefined || !isOwn || !fusesHeads(cache)) return undefined;
-    const attend = (made: PromptHeadParts) => this.attendTiles(index, tiles, made, options);
+    if (!isOwn || !fusesHeads(cache)) return undefined;
+    const attend = ({ wide, q }: PromptHeadParts) =>
+      this.attendTiles(index, tiles, { wide: wide.transpose(0, 1), q }, { ...options, scale: 1 });
     return { ...cache, slots: this.slots, wide: tiles.start, attend };
   }
 
-  /** Queries are scaled. @returns [tokens, heads · dv] in the cache's dtype */
+  /**
+   * @param wide queries of the rows in front of the tiles, [heads, tokens, d], f32 @param q of those in tiles, [tokens, heads, d], in the
+   * cache's dtype @returns [tokens, heads · dv] in the cache's dtype
+   */
   private attendTiles(
     layer: number,
     tiles: PromptTiles,
     { wide, q }: PromptHeadParts,
-    { window, sinks }: AttendOptions,
+    { scale = 1, ...options }: AttendOptions,
   ): Tensor {
-    const single = wide.transpose(0, 1);
     const mixed = this.segments
       .filter(isTokens)
-      .map((segment) => this.attendTokens(layer, segment, single, { window, sinks }).toDtype(q.dtype));
-    const options = { scale: 1, ...(window !== undefined && { window }), ...(sinks && { sinks }) };
-    return rowsOfHeads([...mixed, pagedVarlen(q, this.memory.layer(layer), tiles, options)]);
+      .map((segment) => this.attendTokens(layer, segment, wide, { ...options, scale }).toDtype(q.dtype));
+    return rowsOfHeads([...mixed, pagedVarlen(q, this.memory.layer(layer), tiles, { ...options, scale })]);
   }
 
   /** Gives back what belongs to the forward pass; the pool stays. */

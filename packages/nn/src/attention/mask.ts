@@ -1,6 +1,6 @@
 /** What a query may look at: candle-nn's `AttnMask` (attention/mod.rs), and the biases that it comes to. */
 import { CandleError, type DeviceLike, type DType, isInt, ShapeError, scope, Tensor } from '@x/core';
-import { checkTensors } from '../check';
+import { checkNumbers, checkTensors } from '../check';
 
 /** candle-nn's `AttnMask`: which keys a query sees. */
 export type AttnMask =
@@ -122,4 +122,12 @@ export function checkSinks(op: string, sinks: Tensor | undefined, heads: number)
   checkTensors(op, { sinks });
   if (sinks.rank === 1 && sinks.dim(0) === heads) return;
   throw new ShapeError('SHAPE_MISMATCH', `${op}: sinks [${sinks.shape}] for ${heads} query heads; give one a head.`);
+}
+
+/** A cap of scores is positive, or there is none. */
+export function checkSoftcap(op: string, softcap: number | undefined): void {
+  if (softcap === undefined) return;
+  checkNumbers(op, { softcap });
+  if (softcap > 0) return;
+  throw new CandleError('INVALID_ARGUMENT', `${op}: softcap is ${softcap}; give a positive number, or none.`);
 }

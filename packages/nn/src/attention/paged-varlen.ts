@@ -5,7 +5,7 @@
  */
 import { CandleError, kinds, ShapeError, Tensor, UnsupportedError } from '@x/core';
 import { checkNumbers, checkObjects, checkPositive, checkTensors } from '../check';
-import { checkHeads, checkSinks } from './mask';
+import { checkHeads, checkSinks, checkSoftcap } from './mask';
 import type { PagedAttentionOptions } from './paged';
 import { checkCache, type PagedCache, pagedPoolOf, poolDTypeOf } from './paged-cache';
 
@@ -36,8 +36,14 @@ export function varlenRows(cache: PagedCache): number | undefined {
   checkObjects('varlenRows', { cache });
   checkCache('varlenRows', cache);
   const { keys, values } = cache;
-  if (!keys.isContiguous() || !values.isContiguous()) return undefined;
+  if (!keys.isContiguous() || !(values.isContiguous() || hasValuesInside(cache))) return undefined;
   return keys.device.backend.pagedAttention?.varlenRows(poolDTypeOf(cache), keys.dim(2), values.dim(2));
+}
+
+/** Whether values are the first columns of the keys. */
+function hasValuesInside({ keys, values }: PagedCache): boolean {
+  const [key, value] = [keys.storageAndLayout(), values.storageAndLayout()];
+  return key.storage === value.storage && key.layout.startOffset === value.layout.startOffset;
 }
 
 /**
@@ -75,14 +81,14 @@ function isPart(value: unknown): boolean {
  * Each row looks at the keys of its sequence up to its own; keys and values of all rows are in the cache.
  * @param q [tokens, heads, d], of the cache's dtype, heads a multiple of kvHeads
  * @param at tiles that name each row once
- * @returns [tokens, heads, d]
+ * @returns [tokens, heads, dv]
  * @throws ShapeError `SHAPE_MISMATCH`; CandleError `INVALID_ARGUMENT`; UnsupportedError where {@link varlenRows} is undefined
  */
 export function pagedVarlen(
   q: Tensor,
   cache: PagedCache,
   at: VarlenTables,
-  options: Omit<PagedAttentionOptions, 'rows' | 'softcap'> = {},
+  options: Omit<PagedAttentionOptions, 'rows'> = {},
 ): Tensor {
   const op = 'pagedVarlen';
   checkObjects(op, { at, options });
@@ -102,10 +108,11 @@ export function pagedVarlen(
   }
   const [tokens, heads] = q.shape;
   checkHeads(op, heads, kvHeads);
-  const { scale = 1 / Math.sqrt(d), window, sinks } = options;
+  const { scale = 1 / Math.sqrt(d), window, softcap, sinks } = options;
   checkNumbers(op, { scale });
   if (!(scale > 0)) throw new CandleError('INVALID_ARGUMENT', `${op}: scale is ${scale}; give a positive number.`);
   if (window !== undefined) checkPositive(op, { window });
+  checkSoftcap(op, softcap);
   checkSinks(op, sinks, heads);
   for (const [name, ids] of Object.entries({ tiles, tables })) {
     if (ids.dtype === 'u32' && ids.isContiguous() && ids.device === device) continue;
@@ -120,11 +127,14 @@ export function pagedVarlen(
         'ask varlenRows, and use pagedAttention where it is undefined.',
     );
   }
-  const problem = { tokens, heads, scale, window: window ?? 0, ...(sinks && { sinks: sinks.storagePart() }) };
+  const problem = {
+    ...{ tokens, heads, scale, window: window ?? 0, softcap: softcap ?? 0 },
+    ...(sinks && { sinks: sinks.storagePart() }),
+  };
   const out = device.backend.pagedAttention!.attendVarlen(problem, q.storageAndLayout(), pagedPoolOf(cache), {
     tiles: tiles.storagePart(),
     count: tiles.dim(0),
     tables: tables.storagePart(),
   });
-  return Tensor.fromStorage(out, [tokens, heads, d], device);
+  return Tensor.fromStorage(out, [tokens, heads, cache.values.dim(2)], device);
 }

@@ -20,7 +20,7 @@ import {
   Tensor,
 } from '@x/core';
 import { checkNumbers, checkPositive, checkTensors } from '../check';
-import { checkHeads, checkSinks } from './mask';
+import { checkHeads, checkSinks, checkSoftcap } from './mask';
 import { checkCache, type PagedCache, pagedPoolOf, poolDTypeOf } from './paged-cache';
 import { groupsOf, pagedUnpack } from './paged-groups';
 import { sdpa } from './sdpa';
@@ -255,11 +255,9 @@ function problemOf(
   checkHeads(op, heads, keys.dim(1));
   const { scale = 1 / Math.sqrt(d), window, softcap, sinks } = options;
   checkSinks(op, sinks, heads);
-  checkNumbers(op, { scale, ...(softcap !== undefined && { softcap }) });
+  checkNumbers(op, { scale });
   if (window !== undefined) checkPositive(op, { window });
-  if (softcap !== undefined && !(softcap > 0)) {
-    throw new CandleError('INVALID_ARGUMENT', `${op}: softcap is ${softcap}; give a positive number, or none.`);
-  }
+  checkSoftcap(op, softcap);
   const numbers = { scale, window: window ?? 0, softcap: softcap ?? 0 };
   return { tokens, heads, ...numbers, ...(sinks && { sinks: sinks.storagePart() }) };
 }

@@ -52,21 +52,25 @@ export function launchAttention(device: Launcher, kernel: string, shape: LaunchS
   ]);
 }
 
-/** `attention_varlen_64_bf16`, and 3 more. */
+/** `attention_varlen_64_bf16`, and 7 more. */
 export interface AttentionVarlenArguments {
   tiles: Address;
   count: number;
   heads: number;
   kvHeads: number;
+  d: number;
+  dv: number;
   blockShift: number;
   blocks: number;
   window: number;
   scale: number;
+  softcap: number;
   q: Address;
   qRow: number;
   qHead: number;
   k: Address;
   v: Address;
+  vRow: number;
   tables: Address;
   sinks: Address;
   out: Address;
@@ -83,15 +87,19 @@ export function launchAttentionVarlen(
     a.count,
     a.heads,
     a.kvHeads,
+    a.d,
+    a.dv,
     a.blockShift,
     a.blocks,
     a.window,
     a.scale,
+    a.softcap,
     a.q,
     a.qRow,
     a.qHead,
     a.k,
     a.v,
+    a.vRow,
     a.tables,
     a.sinks,
     a.out,

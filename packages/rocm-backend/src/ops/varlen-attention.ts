@@ -9,50 +9,76 @@ import { denseCopy } from './copy';
 import { filled } from './result';
 
 const DTYPES: readonly DType[] = ['f16', 'bf16'];
-const HEAD_SIZES = [64, 128];
-/** Rows of a tile, keys that are in shared memory at once (kernels/attention/slabs.h), and threads of a block. */
+/** Values of a head that there are kernels for: others take the next larger one. */
+const HEAD_SIZES = [64, 128, 256];
+const STEP = 16;
+/** Latent attention: values are the first columns of the keys. */
+const LATENT = { d: 576, dv: 512 };
+/** Rows of a tile (`TILE_ROWS_AT_MOST` of kernels/attention/slabs.h), and threads of a block. */
 const ROWS = 128;
-const KEYS = 64;
 const THREADS = 256;
 const HOST_BLOCKS_PER_CU = 8;
+/** On NVIDIA, rows of shared memory, by kernel: of queries, and two slabs of keys and of values where those are their own. */
+const SHARED_ROWS: Record<number, number> = {
+  64: 128 + 4 * 64,
+  128: 128 + 4 * 64,
+  256: 128 + 4 * 64,
+  576: 64 + 2 * 64,
+};
+/** The same of long heads before compute capability 9.0, whose GPUs have less. */
+const FEWER_ROWS: Record<number, number> = { 256: 64 + 4 * 32, 576: 64 + 2 * 32 };
 
 /** Rows of a tile at most, where there is a kernel. */
 export function varlenRows(device: KernelDevice, dtype: DType, d: number, dv: number): number | undefined {
-  const { hip, matrixUnits, shapes } = device;
-  const fits = sharedBytes(device, dtype, d) <= hip.properties.sharedMemoryPerBlock;
-  const has = matrixUnits !== undefined || shapes.isHost;
-  return has && fits && d === dv && HEAD_SIZES.includes(d) && DTYPES.includes(dtype) ? ROWS : undefined;
+  const size = kernelSize(device, d, dv);
+  if (size === undefined || !DTYPES.includes(dtype)) return undefined;
+  return sharedBytes(device, size) <= device.hip.properties.sharedMemoryPerBlock ? ROWS : undefined;
 }
 
-/** A block a tile and head. */
+/** The kernel for heads of d values, and of dv values of the values; undefined where there is none. */
+function kernelSize({ hip, matrixUnits, shapes }: KernelDevice, d: number, dv: number): number | undefined {
+  if (matrixUnits === undefined && !shapes.isHost) return undefined;
+  const isAmd = matrixUnits === 'amd';
+  // RDNA has no registers for queries so long.
+  if (d === LATENT.d && dv === LATENT.dv) return isAmd && hip.properties.warpSize === 32 ? undefined : d;
+  // On AMD just these; elsewhere what lies behind a head is left out in whole steps of the units.
+  const fits = isAmd ? HEAD_SIZES.includes(d) : d % STEP === 0;
+  return d === dv && fits ? HEAD_SIZES.find((size) => d <= size) : undefined;
+}
+
 export function attendVarlen(
   device: KernelDevice,
-  { tokens, heads, scale, window, sinks }: VarlenProblem,
+  { tokens, heads, scale, window, softcap, sinks }: VarlenProblem,
   q: Operand,
-  { keys, values, blocks, blockSize, kvHeads, d, dv }: PagedPool,
+  { keys, values, valueRow, blocks, blockSize, kvHeads, d, dv }: PagedPool,
   { tiles, count, tables }: VarlenTiles,
 ): KernelStorage {
   const { dtype } = q.storage;
-  if (varlenRows(device, dtype, d, dv) === undefined || keys[0].dtype !== dtype)
+  const size = kernelSize(device, d, dv);
+  if (size === undefined || varlenRows(device, dtype, d, dv) === undefined || keys[0].dtype !== dtype)
     throw unsupported('attendVarlen', dtype, device);
   const copy = hasWholeRows(device, q) ? undefined : denseCopy(device, q);
   try {
     const { strides } = q.layout;
-    return filled(device, dtype, tokens * heads * d, (out) =>
-      launchAttentionVarlen(device, `attention_varlen_${d}_${dtype}`, shapeOf(device, dtype, count * heads, d), {
+    return filled(device, dtype, tokens * heads * dv, (out) =>
+      launchAttentionVarlen(device, `attention_varlen_${size}_${dtype}`, shapeOf(device, count * heads, size), {
         tiles: device.address(tiles),
         count,
         heads,
         kvHeads,
+        d,
+        dv,
         blockShift: Math.log2(blockSize),
         blocks,
         window,
         scale,
+        softcap,
         q: copy ? copy.ptr : device.view(q).ptr,
         qRow: copy ? heads * d : strides[0],
         qHead: copy ? d : strides[1],
         k: device.address(keys),
         v: device.address(values),
+        vRow: valueRow,
         tables: device.address(tables),
         sinks: sinks ? device.address(sinks) : 0,
         out,
@@ -70,13 +96,20 @@ function hasWholeRows(device: KernelDevice, q: Operand): boolean {
   return each === 1 && row % elements === 0 && head % elements === 0 && device.view(q).ptr % 16 === 0;
 }
 
-function shapeOf(device: KernelDevice, dtype: DType, items: number, d: number): LaunchShape {
+/** A block a tile and head, of long heads several. */
+function shapeOf(device: KernelDevice, items: number, size: number): LaunchShape {
   const { shapes, hip } = device;
   if (shapes.isHost)
     return { grid: clamp(items, 1, hip.properties.multiprocessorCount * HOST_BLOCKS_PER_CU), block: 1, sharedBytes: 0 };
-  return { grid: shapes.blocks(items, THREADS), block: THREADS, sharedBytes: sharedBytes(device, dtype, d) };
+  const blocks = size > 128 ? 2 * items : items;
+  return { grid: shapes.blocks(blocks, THREADS), block: THREADS, sharedBytes: sharedBytes(device, size) };
 }
 
-function sharedBytes({ matrixUnits }: KernelDevice, dtype: DType, d: number): number {
-  return matrixUnits === 'nvidia' ? (ROWS + 4 * KEYS) * d * sizeInBytes(dtype) : 0;
+/** What kernels of a size want. */
+function sharedBytes({ matrixUnits, hip }: KernelDevice, size: number): number {
+  if (matrixUnits !== 'nvidia') return 0;
+  const bytes = (rows: number) => rows * size * sizeInBytes('f16');
+  const most = bytes(SHARED_ROWS[size]);
+  const fewer = FEWER_ROWS[size];
+  return fewer !== undefined && most > hip.properties.sharedMemoryPerBlock ? bytes(fewer) : most;
 }
