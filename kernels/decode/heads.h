@@ -154,9 +154,11 @@ X_DEVICE void eachHead(const Heads<K>& p) {
   X_FOR_SPLIT(item, p.tokens * each) oneHead<MAX_HEAD>(p, item / each, (u32)(item % each));
 #else
   const u64 step = split::blocks() * warpsInBlock(), begin = split::block() * warpsInBlock() + warpId();
-  // Heads of most models, which have room in fewer registers, are done sooner; AMD's scalar registers do not hold both loops.
+  // Heads that have room in fewer registers are done sooner; AMD's scalar registers do not hold several loops.
   if (X_NVPTX && p.d <= 128)
     for (u64 item = begin; item < p.tokens * each; item += step) oneHead<128>(p, item / each, (u32)(item % each));
+  else if (X_NVPTX && p.d <= 256)
+    for (u64 item = begin; item < p.tokens * each; item += step) oneHead<256>(p, item / each, (u32)(item % each));
   else
     for (u64 item = begin; item < p.tokens * each; item += step) oneHead<MAX_HEAD>(p, item / each, (u32)(item % each));
 #endif

@@ -4,6 +4,10 @@
 
 namespace recurrent {
 
+/** Rows that a thread goes through on GPUs, and taps whose values it has in registers meanwhile. */
+[[maybe_unused]] constexpr u32 CONV_ROWS = 8;  // launchers: CONV_ROWS
+[[maybe_unused]] constexpr u32 CONV_TAPS = 4;
+
 struct Conv {
   Spans at;
   u32 channels, taps;  // the last tap is the row itself
@@ -35,12 +39,63 @@ struct Conv {
     for (u32 i = 0; i + 1 < taps; ++i)
       next[(u64)i * channels + channel] = value(begin, place - (i32)(taps - 2 - i), channel, state);
   }
+
+#if !X_HOST
+  /** The same of rows [row, end), of up to CONV_TAPS taps: a row's values are the last ones of what the thread holds. */
+  X_DEVICE void computeRows(u64 row, u64 end, u32 channel) const {
+    const u32 absent = CONV_TAPS - taps;
+    const float base = bias ? bias[channel] : 0.0f;
+    float weights[CONV_TAPS], held[CONV_TAPS];
+#pragma unroll
+    for (u32 i = 0; i < CONV_TAPS; ++i) weights[i] = i < absent ? 0.0f : weight[(u64)channel * taps + i - absent];
+    u32 sequence = at.of(row);
+    u64 begin = at.starts[sequence], next = at.end(sequence);
+    bool fresh = true;
+    for (; row < end; ++row) {
+      while (row >= next && sequence + 1 < at.sequences)
+        begin = at.starts[++sequence], next = at.end(sequence), fresh = true;
+      const i32 place = (i32)(row - begin);
+      if (fresh) {
+        const float* state = at.first(states, sequence, (u64)(taps - 1) * channels);
+#pragma unroll
+        for (u32 i = 0; i + 1 < CONV_TAPS; ++i)
+          held[i + 1] = i < absent ? 0.0f : value(begin, place - (i32)(CONV_TAPS - 1 - i), channel, state);
+        fresh = false;
+      }
+#pragma unroll
+      for (u32 i = 0; i + 1 < CONV_TAPS; ++i) held[i] = held[i + 1];
+      held[CONV_TAPS - 1] = x[row * xRow + channel];
+      float sum = base;
+#pragma unroll
+      for (u32 i = 0; i < CONV_TAPS; ++i)
+        if (i >= absent) sum += weights[i] * held[i];
+      out[row * channels + channel] = silu ? sum * sigmoid(sum) : sum;
+      if (row + 1 != next) continue;
+      float* last = at.last(states, sequence, (u64)(taps - 1) * channels);
+      if (!last) continue;
+#pragma unroll
+      for (u32 i = 1; i < CONV_TAPS; ++i)
+        if (i > absent) last[(u64)(i - 1 - absent) * channels + channel] = held[i];
+    }
+  }
+#endif
 };
 
-/** A block a row and a part of its channels. */
+/** A block a row, or a few of them, and a part of the channels. */
 X_DEVICE void convolve(const Conv& p) {
   early::await();
   early::letNextBegin();
+#if !X_HOST
+  if (p.taps <= CONV_TAPS) {
+    const u32 parts = (p.channels + blockThreads() - 1) / blockThreads();
+    X_FOR_SPLIT(item, (p.at.rows + CONV_ROWS - 1) / CONV_ROWS * parts) {
+      const u64 row = item / parts * CONV_ROWS;
+      const u32 channel = (u32)(item % parts) * blockThreads() + threadIndex();
+      if (channel < p.channels) p.computeRows(row, row + CONV_ROWS < p.at.rows ? row + CONV_ROWS : p.at.rows, channel);
+    }
+    return;
+  }
+#endif
   const u32 width = X_HOST ? p.channels : blockThreads();
   const u32 parts = (p.channels + width - 1) / width;
   X_FOR_SPLIT(item, p.at.rows * parts) {

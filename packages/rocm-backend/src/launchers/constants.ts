@@ -31,6 +31,8 @@ export const ROUTER_ROWS = 2;
 // kernels/recurrent/chunks.h
 export const RECURRENT_CHUNK = 8;
 export const RECURRENT_CHUNK_THREADS = 128;
+// kernels/recurrent/conv.h
+export const CONV_ROWS = 8;
 // kernels/recurrent/lstm-units.h
 export const LSTM_HIDDEN = 1024;
 export const LSTM_UNITS = 32;

@@ -19,6 +19,7 @@ import { unsupported } from '../errors';
 import { kernelName } from '../kernel-name';
 import { clamp, type LaunchShape } from '../launch-shape';
 import {
+  CONV_ROWS,
   LSTM_HIDDEN,
   LSTM_UNITS,
   RECURRENT_CHUNK,
@@ -145,11 +146,12 @@ export class DeviceRecurrentOps implements RecurrentOps {
     return { grid: shapes.blocks(rows, threads), block: threads };
   }
 
-  /** A block a row and a part of its channels. */
+  /** A block a row, on GPUs a few of them, and a part of the channels. */
   causalConv1d(p: CausalConv1dProblem, spans: StateSpans, pool: StatePoolPart): KernelStorage {
     const device = this.#device;
     const { channels, taps, silu } = p;
-    const shape = this.#shape(spans.rows * (device.shapes.isHost ? 1 : Math.ceil(channels / THREADS)), THREADS);
+    const items = device.shapes.isHost ? spans.rows : Math.ceil(spans.rows / CONV_ROWS) * Math.ceil(channels / THREADS);
+    const shape = this.#shape(items, THREADS);
     return filled(device, 'f32', spans.rows * channels, (out) =>
       launchCausalConv1d(device, 'causal_conv1d_f32', shape, {
         ...this.#spans(spans, pool),
