@@ -3,24 +3,12 @@
  * the stand-in for libamdhip64 (packages/hip/test/fake-hip), so that everything above the HIP runtime is the real thing.
  * Code objects are those of a built target with waves of the same width: the stand-in takes only their kernels' names.
  */
-import { execFile, spawnSync } from 'node:child_process';
-import { createHash } from 'node:crypto';
-import {
-  copyFileSync,
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs, promisify } from 'node:util';
+import { parseArgs } from 'node:util';
+import { compileLibrary } from '@x/testing/compiled';
 import { buildFakeRccl } from '../../packages/hip/test/fake-libraries';
 import { listModules } from '../kernels/amalgamate';
 import { parseTargets } from '../kernels/targets';
@@ -49,34 +37,6 @@ const CHIPS: Record<string, { macros: string[]; wave: number; objects: string }>
   gfx1201: { macros: ['__GFX12__'], wave: 32, objects: 'gfx1100' },
 };
 
-const run = promisify(execFile);
-
-/** The stand-ins for AMD's libraries, of every chip the same: made once of their sources, and kept under them. */
-async function standIns(directory: string, kept: string): Promise<void> {
-  const sources = join(ROOT, 'packages/hip/test');
-  const files = ['fake-hip', 'fake-libraries'].flatMap((name) =>
-    readdirSync(join(sources, name)).map((file) => join(name, file)),
-  );
-  const hash = createHash('sha256').update(process.env.CXX ?? '');
-  for (const file of ['library-signatures.ts', 'nccl-signatures.ts', ...files.sort()])
-    hash.update(readFileSync(join(sources, file)));
-  const key = hash.digest('hex').slice(0, 32);
-  const standIn = async (name: string, make: (into: string) => unknown): Promise<void> => {
-    const library = join(kept, `${name}-${key}`);
-    if (!existsSync(library)) {
-      const scratch = mkdtempSync(join(kept, 'stand-in-'));
-      await make(scratch);
-      renameSync(join(scratch, name), library);
-      rmSync(scratch, { recursive: true });
-    }
-    copyFileSync(library, join(directory, name));
-  };
-  const hip = join(sources, 'fake-hip/fake_hip.cc');
-  const flags = ['-std=c++17', '-w', '-O1', '-shared', '-fPIC'];
-  await standIn('libamdhip64.so', (into) => run('g++', [...flags, hip, '-ldl', '-o', join(into, 'libamdhip64.so')]));
-  await standIn('librccl.so', buildFakeRccl);
-}
-
 /** Builds into `directory` and returns the environment in which programs find the chip as `rocm:0`. */
 async function build(
   name: string,
@@ -89,14 +49,17 @@ async function build(
   mkdirSync(libraries, { recursive: true });
   const compiler = new LaneCompiler(findCompiler('host'), join(ROOT, '.cache/emulator/kept'), optimize);
   const defines = [...macros.map((macro) => `-D${macro}`), `-DEMULATED_WAVE=${wave}`];
-  const lanes = compiler.lanes(join(ROOT, 'tools/emulator/lanes.cc'), defines, join(libraries, 'liblanes.so'));
+  await compiler.lanes(join(ROOT, 'tools/emulator/lanes.cc'), defines, join(libraries, 'liblanes.so'));
   const path = join(ROOT, 'tools/emulator/module.cc');
   const sources = modules.map((module) => ({
     name: module,
     path,
     flags: [...defines, ...INCLUDES, `-DEMULATED_MODULE="${join(KERNELS, `${module}.hip`)}"`],
   }));
-  await Promise.all([lanes.then(() => compiler.libraries(sources, libraries)), standIns(directory, compiler.kept)]);
+  await compiler.libraries(sources, libraries);
+  const runtime = join(directory, 'libamdhip64.so');
+  compileLibrary(join(ROOT, 'packages/hip/test/fake-hip/fake_hip.cc'), runtime, ['-w', '-O1']);
+  buildFakeRccl(directory);
 
   const folder = join(directory, 'objects', name);
   cpSync(join(BUILT, 'objects', objects), folder, { recursive: true });
@@ -109,7 +72,7 @@ async function build(
   }
   if (!existsSync(join(directory, 'sources'))) symlinkSync(join(BUILT, 'sources'), join(directory, 'sources'));
   return {
-    X_HIP_LIBRARY: join(directory, 'libamdhip64.so'),
+    X_HIP_LIBRARY: runtime,
     X_KERNEL_DIR: directory,
     FAKE_HIP_ARCH: name,
     FAKE_HIP_KERNELS: libraries,

@@ -1,10 +1,11 @@
 /** Builds the stand-in for libamdhip64 and runs TypeScript against it in a child process. */
-import { execFileSync, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { bundled } from '@x/testing/bundle';
+import { compileLibrary } from '@x/testing/compiled';
 import { transformSync } from 'esbuild';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
@@ -13,16 +14,7 @@ const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 export function buildFakeHip(flags: string[] = []): string {
   const directory = mkdtempSync(join(tmpdir(), 'x-fake-hip-'));
   const library = join(directory, 'libamdhip64.so');
-  execFileSync(process.env.CXX ?? 'g++', [
-    '-shared',
-    '-fPIC',
-    '-std=c++17',
-    '-w',
-    ...flags,
-    here('./fake_hip.cc'),
-    '-o',
-    library,
-  ]);
+  compileLibrary(here('./fake_hip.cc'), library, ['-w', ...flags]);
   return library;
 }
 

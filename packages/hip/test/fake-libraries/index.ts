@@ -2,15 +2,17 @@
  * Builds stand-ins for rocBLAS, hipBLASLt, MIOpen and RCCL (beside the fake HIP runtime), NCCL, cuDNN (beside a fake libcuda) and
  * OpenBLAS, and runs code on them.
  */
-import { execFileSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { compileLibrary } from '@x/testing/compiled';
 import { buildFakeHip, runIsolated } from '../fake-hip';
 import { LIBRARY_SIGNATURES } from '../library-signatures';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+
+const FLAGS = ['-O1', '-Wall', '-Werror'];
 
 const FILES = {
   rocblas: 'librocblas.so',
@@ -42,12 +44,8 @@ function prototypesOf(library: FakeLibrary): string {
 
 /** Compiles a source of this directory, with what it includes besides, to a library. */
 function compile(library: FakeLibrary, output: string, definitions: readonly string[] = []): void {
-  const include = mkdtempSync(join(dirname(output), `${library}-`));
-  writeFileSync(join(include, 'signatures.h'), prototypesOf(library));
-  const flags = ['-shared', '-fPIC', '-std=c++17', '-O1', '-Wall', '-Werror', `-I${include}`, `-I${here('.')}`];
-  const source = here(`./fake_${library}.cc`);
-  execFileSync(process.env.CXX ?? 'g++', [...flags, ...definitions, source, '-o', output]);
-  rmSync(include, { recursive: true });
+  const headers = { 'signatures.h': prototypesOf(library) };
+  compileLibrary(here(`./fake_${library}.cc`), output, [...FLAGS, ...definitions], headers);
 }
 
 /** The fake HIP's path in a directory that has the wanted libraries beside it, where the addon looks first. */
@@ -60,9 +58,7 @@ export function buildFakes(libraries: readonly FakeRocmLibrary[]): string {
 
 /** The environment in which the fake libcuda is the driver. */
 function buildFakeCuda(directory: string): Record<string, string> {
-  const flags = ['-shared', '-fPIC', '-std=c++17', '-O1', '-Wall', '-Werror'];
-  const driver = join(directory, 'libcuda.so.1');
-  execFileSync(process.env.CXX ?? 'g++', [...flags, here('../fake-cuda/fake_cuda.cc'), '-o', driver]);
+  compileLibrary(here('../fake-cuda/fake_cuda.cc'), join(directory, 'libcuda.so.1'), FLAGS);
   return { LD_LIBRARY_PATH: [directory, process.env.LD_LIBRARY_PATH].filter(Boolean).join(':') };
 }
 
@@ -98,8 +94,7 @@ export function buildFakeRccl(directory: string): void {
 /** The stand-in for OpenBLAS, whose interface is CBLAS. */
 export function buildFakeOpenBlas(): string {
   const library = join(mkdtempSync(join(tmpdir(), 'x-fake-openblas-')), 'libopenblas.so');
-  const flags = ['-shared', '-fPIC', '-std=c++17', '-O1', '-Wall', '-Werror'];
-  execFileSync(process.env.CXX ?? 'g++', [...flags, here('./fake_openblas.cc'), '-o', library]);
+  compileLibrary(here('./fake_openblas.cc'), library, FLAGS);
   return library;
 }
 
