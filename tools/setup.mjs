@@ -11,7 +11,7 @@ import { ensureHelm } from './setup/helm.mjs';
 import { root, run, say, step } from './setup/steps.mjs';
 import { ensureSystemPackages } from './setup/system.mjs';
 
-// What the tests compile for: the host, as far as this processor runs its levels, and one target for each wave width.
+// What the tests compile for: the host, as far as they run its levels, and one target for each wave width.
 const KERNEL_TARGETS = { demo: 'native', test: 'host,gfx1100,gfx942' };
 
 const { values } = parseArgs({ options: { for: { type: 'string', default: 'demo' }, kernels: { type: 'string' } } });
@@ -60,15 +60,15 @@ if (values.for === 'test') await ensureHelm();
 await Promise.all([systemPackages.then(() => Promise.all([kernels(), addon()])), packages()]);
 
 function kernels() {
-  const runnable = values.for === 'test' && !values.kernels ? ['--runnable'] : [];
+  const options = values.for === 'test' && !values.kernels ? ['--for-tests'] : [];
   const inputs = {
     files: ['kernels/**', 'tools/kernels/**', 'packages/kernels/src/**'],
-    text: [targets, ...runnable].join(' '),
+    text: [targets, ...options].join(' '),
     outputs: ['packages/kernels/objects'],
   };
   const tsx = join(root, 'node_modules/tsx/dist/cli.mjs');
   return step('kernels', inputs, `kernels for ${targets}`, () =>
-    run(process.execPath, [tsx, 'tools/kernels/build.ts', '--targets', targets, ...runnable]),
+    run(process.execPath, [tsx, 'tools/kernels/build.ts', '--targets', targets, ...options]),
   );
 }
 

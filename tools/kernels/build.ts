@@ -11,11 +11,11 @@ import { parseArgs } from 'node:util';
 import { portabilityProblems } from '../../packages/hip/scripts/portable.mjs';
 import { type Manifest, type ManifestModule, parseCodeObject } from '../../packages/kernels/src/index';
 import { amalgamate, listModules } from './amalgamate';
-import { check, codeObjectVersionOf, compile, compilerFlags, EXTENSION } from './compile';
+import { check, codeObjectVersionOf, compile, compilerFlags, EXTENSION, UNOPTIMIZED } from './compile';
 import { buildCubins, cubinsOf, findPtxas, ptxTargetsOf } from './cubins';
 import { readManifest, sha256Of, writeManifest, writeWhole } from './manifest';
 import { report } from './report';
-import { ALL_TARGETS, hasModule, isCubin, nativeTargets, parseTargets, runsLevel, type Target } from './targets';
+import { ALL_TARGETS, hasModule, isCubin, nativeTargets, neededByTests, parseTargets, type Target } from './targets';
 import { type Compiler, deviceLibraries, findCompiler } from './toolchain';
 
 const USAGE = `usage: pnpm kernels [options]
@@ -24,7 +24,8 @@ const USAGE = `usage: pnpm kernels [options]
   --list           print modules and targets, build nothing
   --report         print size, registers, spills, scratch and shared memory of each module and target
   --jobs N         compilations at once (default: number of cores)
-  --runnable       of levels of the host that this processor does not run, only check that the sources compile
+  --for-tests      of the host's levels, optimise what tests run, and only check the sources of levels that this
+                   processor does not run
   --force          rebuild what is up to date
   --out DIR        directory for objects/ and sources/ (default: packages/kernels)
   --code-object-version N   AMD code object version (default: 4 for exact targets, 6 for generic families)`;
@@ -89,14 +90,16 @@ async function buildTargets(targets: Target[], modules: string[], out: string, o
   for (const target of targets) {
     const compiler = findCompiler(target.kind);
     const version = codeObjectVersionOf(target, options.codeObjectVersion);
-    const flags = compilerFlags(target, version);
+    const optimized = compilerFlags(target, version);
     const libraries = deviceLibraries(target, version ?? 0).map((path) => `${path} ${statSync(path).size}`);
     const directory = join(out, 'objects', target.name);
-    const checked = options.runnable && target.kind === 'host' && !runsLevel(target.name);
-    if (!checked) mkdirSync(directory, { recursive: true });
-    const old = checked ? undefined : readManifest(directory);
+    const old = readManifest(directory);
     for (const module of modules) {
       if (!hasModule(target, module)) continue;
+      const needed = options.forTests && target.kind === 'host' ? neededByTests(target.name, module) : 'object';
+      const flags = needed === 'unoptimized' ? [...optimized, ...UNOPTIMIZED] : optimized;
+      const keyOf = (flags: string[]) =>
+        sha256Of(texts.get(module)!, target.name, compiler.version, ...flags, ...libraries);
       const job: Job = {
         target,
         module,
@@ -106,10 +109,13 @@ async function buildTargets(targets: Target[], modules: string[], out: string, o
         directory,
         file: `${module}.${EXTENSION[target.kind]}`,
         flags,
-        key: sha256Of(texts.get(module)!, target.name, compiler.version, ...flags, ...libraries),
-        checked,
+        key: keyOf(flags),
+        checked: needed === 'check',
       };
-      if (!options.force && isUpToDate(old, job)) skipped++;
+      if (!job.checked) mkdirSync(directory, { recursive: true });
+      // What is optimised without need is left.
+      const isThere = !job.checked && [flags, optimized].some((made) => isUpToDate(old, { ...job, key: keyOf(made) }));
+      if (isThere && !options.force) skipped++;
       else jobs.push(job);
     }
   }
@@ -142,7 +148,7 @@ async function buildTargets(targets: Target[], modules: string[], out: string, o
 interface BuildOptions {
   jobs: number;
   force: boolean;
-  runnable: boolean;
+  forTests: boolean;
   codeObjectVersion: number | undefined;
 }
 
@@ -160,7 +166,7 @@ async function main(): Promise<number> {
       list: { type: 'boolean', default: false },
       report: { type: 'boolean', default: false },
       jobs: { type: 'string' },
-      runnable: { type: 'boolean', default: false },
+      'for-tests': { type: 'boolean', default: false },
       force: { type: 'boolean', default: false },
       out: { type: 'string', default: join(ROOT, 'packages/kernels') },
       'code-object-version': { type: 'string' },
@@ -192,7 +198,7 @@ async function main(): Promise<number> {
   let failed = await buildTargets(targets, modules, out, {
     jobs,
     force: values.force!,
-    runnable: values.runnable!,
+    forTests: values['for-tests']!,
     codeObjectVersion: version === undefined ? undefined : positiveInteger(version, '--code-object-version'),
   });
   if (ptxas && cubins.length > 0 && failed === 0)

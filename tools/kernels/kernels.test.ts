@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { amalgamate } from './amalgamate';
-import { ALL_TARGETS, hasModule, hostLevels, makeTarget, parseTargets, runsLevel } from './targets';
+import { ALL_TARGETS, hasModule, hostLevels, makeTarget, neededByTests, parseTargets, runsLevel } from './targets';
 
 describe('targets', () => {
   it('expands groups, keeps order and drops repeats', () => {
@@ -45,6 +45,21 @@ describe('targets', () => {
     expect(run('x64', ...v4)).toEqual(['v2', 'v3', 'v4', 'v4-vnni']);
     expect(run('x64', ...v4, 'avx_vnni')).toEqual(['v2', 'v3', 'v3-vnni', 'v4', 'v4-vnni']);
     expect(run('arm64', 'asimd')).toEqual(['aarch64']);
+  });
+
+  it('knows which objects tests run', () => {
+    const v3 = ['avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'movbe'];
+    const v4 = [...v3, 'avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl'];
+    const needed = (name: string, ...flags: string[]) =>
+      ['gemm', 'quantized', 'unary'].map((module) => neededByTests(name, module, new Set(flags), 'x64'));
+    expect(needed('x86-64-v2', 'sse4_2')).toEqual(['object', 'object', 'object']);
+    expect(needed('x86-64-v2', ...v3)).toEqual(['unoptimized', 'unoptimized', 'object']);
+    expect(needed('x86-64-v3', ...v3)).toEqual(['object', 'object', 'object']);
+    expect(needed('x86-64-v4', ...v3)).toEqual(['check', 'check', 'check']);
+    expect(needed('x86-64-v3', ...v4)).toEqual(['unoptimized', 'object', 'object']);
+    expect(needed('x86-64-v3-vnni', ...v4)).toEqual(['check', 'check', 'check']);
+    expect(needed('x86-64-v4', ...v4)).toEqual(['object', 'object', 'object']);
+    expect(neededByTests('aarch64', 'gemm', new Set(['asimd']), 'arm64')).toBe('object');
   });
 
   it('picks the levels of ARM by features', () => {

@@ -136,6 +136,22 @@ export function nativeTargets(): string[] {
   return [...new Set(names)];
 }
 
+/**
+ * What tests need of a module for a level of the host: its object; one that nothing optimises, since they read it but run that of
+ * the best level; or that its source compiles, where the processor does not run the level.
+ */
+export function neededByTests(
+  name: string,
+  module: string,
+  flags = processorFlags(),
+  arch = process.arch,
+): 'object' | 'unoptimized' | 'check' {
+  if (!runsLevel(name, flags, arch)) return 'check';
+  // Of these, packages/rocm-backend/test/host-levels.test.ts runs every level.
+  const runsAll = module === 'unary' || (module === 'quantized' && name !== 'x86-64-v2');
+  return runsAll || hostLevels(flags, arch).includes(name) ? 'object' : 'unoptimized';
+}
+
 /** Whether a processor, this one if no other is named, runs what is compiled for the host level. */
 export function runsLevel(name: string, flags = processorFlags(), arch = process.arch): boolean {
   const best = hostLevels(flags, arch);
