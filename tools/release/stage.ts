@@ -90,10 +90,8 @@ export async function stage(options: StageOptions): Promise<Staged> {
     writeFiles(entry, folder);
     result.packages.push(pack(folder, options.out));
   }
-  for (const folder of options.compiledOnly ? [] : sourcePackages()) {
-    const staged = stageSource(folder, options, result);
-    if (staged) result.packages.push(pack(staged, options.out));
-  }
+  for (const folder of options.compiledOnly ? [] : stageSources(options, result))
+    result.packages.push(pack(folder, options.out));
   rmSync(join(options.out, 'stage'), { recursive: true, force: true });
   writeFileSync(join(options.out, 'release.json'), `${JSON.stringify(result, null, 1)}\n`);
   return result;
@@ -113,6 +111,9 @@ function completeManifest(folder: string, source: string): void {
   const where = address();
   const manifest = { ...JSON.parse(readFileSync(path, 'utf8')), ...where };
   if (where.repository) manifest.repository = { ...where.repository, directory: relative(ROOT, source) };
+  // pnpm writes them in the order in which it comes to know their versions.
+  for (const kind of ['dependencies', 'optionalDependencies', 'peerDependencies', 'devDependencies'])
+    if (manifest[kind]) manifest[kind] = Object.fromEntries(Object.entries(manifest[kind]).sort());
   // Only in what is released: changesets would take every version of a peer for a change that breaks.
   const peers = optionalPeers(manifest.name);
   if (peers.length > 0) {
@@ -221,28 +222,42 @@ async function compressed(bytes: Uint8Array, quality: number): Promise<Uint8Arra
 function sourcePackages(): string[] {
   return readdirSync(join(ROOT, 'packages'))
     .map((name) => join(ROOT, 'packages', name))
-    .filter((folder) => !JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')).private);
+    .filter((folder) => !manifestOf(folder).private);
 }
 
-/** As `pnpm pack` makes it, which puts versions in place of `workspace:`. */
-function stageSource(source: string, { out }: StageOptions, { problems }: Staged): string | undefined {
-  const { name, exports } = JSON.parse(readFileSync(join(source, 'package.json'), 'utf8'));
-  const absent = entriesOf(exports).filter((file) => !existsSync(join(source, file)));
-  if (absent.length > 0) {
-    problems.push(`${name}: ${absent.join(', ')} of its exports are not built: pnpm build`);
-    return undefined;
-  }
-  const folder = join(out, 'stage', name);
-  mkdirSync(folder, { recursive: true });
-  execFileSync(process.execPath, [PNPM, 'pack', '--pack-destination', folder], {
-    cwd: source,
+/** As `pnpm pack` makes them, which puts versions in place of `workspace:`; one process for all. The folders to be packed. */
+function stageSources({ out }: StageOptions, { problems }: Staged): string[] {
+  const complete = sourcePackages().filter((source) => {
+    const { name, exports } = manifestOf(source);
+    const absent = entriesOf(exports).filter((file) => !existsSync(join(source, file)));
+    if (absent.length > 0) problems.push(`${name}: ${absent.join(', ')} of its exports are not built: pnpm build`);
+    return absent.length === 0;
+  });
+  // Without a filter pnpm would pack all.
+  if (complete.length === 0) return [];
+  const packed = join(out, 'stage', 'packed');
+  mkdirSync(packed, { recursive: true });
+  const filters = complete.flatMap((source) => ['--filter', `./${relative(ROOT, source)}`]);
+  execFileSync(process.execPath, [PNPM, '-r', ...filters, 'pack', '--pack-destination', packed], {
+    cwd: ROOT,
     stdio: ['ignore', 'ignore', 'inherit'],
   });
-  const tarball = readdirSync(folder).find((file) => file.endsWith('.tgz'))!;
-  execFileSync('tar', ['-xzf', tarball], { cwd: folder });
-  rmSync(join(folder, tarball));
-  completeManifest(join(folder, 'package'), source);
-  return join(folder, 'package');
+  return complete.map((source) => {
+    const manifest = manifestOf(source);
+    const folder = join(out, 'stage', manifest.name);
+    mkdirSync(folder, { recursive: true });
+    execFileSync('tar', ['-xzf', join(packed, tarballOf(manifest))], { cwd: folder });
+    completeManifest(join(folder, 'package'), source);
+    return join(folder, 'package');
+  });
+}
+
+function manifestOf(folder: string) {
+  return JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+}
+
+function tarballOf({ name, version }: { name: string; version: string }): string {
+  return `${name.slice(1).replace('/', '-')}-${version}.tgz`;
 }
 
 /** Every file that a manifest's exports name. */
@@ -252,8 +267,8 @@ function entriesOf(exports: unknown): string[] {
 }
 
 function pack(folder: string, out: string): StagedPackage {
-  const { name, version } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
-  const tarball = `${name.slice(1).replace('/', '-')}-${version}.tgz`;
+  const { name, version } = manifestOf(folder);
+  const tarball = tarballOf({ name, version });
   // The same bytes for the same files, whenever and by whomever it is packed.
   const order = [
     '--sort=name',
