@@ -17,7 +17,7 @@ import { streamLaunch } from '../src/ops/quantized-stream';
 
 const kinds = kernelDevices().map((device) => device.location.kind as 'cpu' | 'cuda' | 'rocm');
 
-/** Where a block has f16 numbers. */
+/** Where a block has f16 numbers; mxfp4 has an exponent. */
 const HALVES = {
   q4_0: [0],
   q4_1: [0, 2],
@@ -29,6 +29,7 @@ const HALVES = {
   q4_K: [0, 2],
   q5_K: [0, 2],
   q6_K: [208],
+  mxfp4: [],
 };
 type Type = keyof typeof HALVES;
 const TYPES = Object.keys(HALVES) as Type[];
@@ -50,16 +51,19 @@ const SIZES = [
   { m: 259, n: 18, k: 512 },
 ];
 
-/** `rows` x `k` values in blocks: random bytes, scales and minima of 2^-7 to 2^-3 of either sign. */
+/** `rows` x `k` values in blocks: random bytes, scales and minima of 2^-7 to 2^-3, but in mxfp4 of either sign. */
 function weights(type: Type, rows: number, k: number): { bytes: Uint8Array; values: Float32Array } {
   const format = blockFormat(type);
   const blocks = (rows * k) / format.blockSize;
   const next = random(rows * 31 + k + format.blockBytes);
   const bytes = Uint8Array.from({ length: blocks * format.blockBytes }, () => next() * 256);
   const view = new DataView(bytes.buffer);
-  for (let block = 0; block < blocks; block++)
+  for (let block = 0; block < blocks; block++) {
+    const begin = block * format.blockBytes;
     for (const at of HALVES[type])
-      view.setUint16(block * format.blockBytes + at, 0x2000 + next() * 0x1000 + (next() < 0.5 ? 0x8000 : 0), true);
+      view.setUint16(begin + at, 0x2000 + next() * 0x1000 + (next() < 0.5 ? 0x8000 : 0), true);
+    if (type === 'mxfp4') bytes[begin] = 120 + (bytes[begin] & 3);
+  }
   const values = new Float32Array(rows * k);
   format.dequantize(bytes, 0, values, 0, blocks);
   return { bytes, values };
