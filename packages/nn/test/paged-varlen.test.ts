@@ -247,6 +247,10 @@ describe.each(testDevices())('varlen attention over blocks on %s', (device) => {
       expect(() => pagedVarlen(q, cache, at, { sinks: on([3], 'f32') })).toThrow(/sinks/);
       expect(() => pagedVarlen(on([2, 4, 64], 'f32'), cache, at)).toThrow(/no kernel for queries of f32/);
       expect(() => pagedVarlen(q, undefined as never, at)).toThrow(/cache/);
+      // Values that are no part of the keys, as they are in latent attention.
+      const apart = { keys: on([64, 1, 576]), values: on([64, 1, 512]), blockSize: BLOCK };
+      expect(varlenRows(apart)).toBeUndefined();
+      expect(() => pagedVarlen(on([2, 4, 576]), apart, at)).toThrow(/no kernel/);
       const part = { start: 0, count: 3, before: 0, table: 0 };
       expect([...varlenTiles([part], 2)]).toEqual([2, 1, 3, 0, 0, 2, 1, 0]);
       for (const parts of [

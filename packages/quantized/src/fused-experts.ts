@@ -5,6 +5,7 @@
  * device has none, {@link QTensor.indexedMoeForward}, {@link QTensor.groupedMoe} and tensor operations do it.
  */
 import {
+  DTypeError,
   type ExpertChoice,
   type ExpertMix,
   formatShape,
@@ -160,7 +161,7 @@ export function mixedExpertsInto(
  * @param weights gate and up [experts, width, n], down [experts, n, width]
  * @param x [tokens, n], f32, contiguous
  * @param ids [tokens, topk], u32, contiguous, below the number of experts @param order of these ids
- * @throws ShapeError `SHAPE_MISMATCH` for weights of other widths, or an order of other ids
+ * @throws ShapeError `SHAPE_MISMATCH` for weights of other widths, or an order of other ids; DTypeError `DTYPE_MISMATCH`
  */
 export function groupedExperts(
   weights: { gate: QTensor; up: QTensor; down: QTensor },
@@ -180,6 +181,12 @@ export function groupedExperts(
       `groupedExperts: x ${formatShape(x.shape)}, ids ${formatShape(ids.shape)} in an order of ${order.pairs} pairs of ` +
         `${order.experts} experts, gate ${formatShape(gate.shape)} and down ${formatShape(down.shape)}. Give [tokens, n], ` +
         '[tokens, topk], the order of these ids, [experts, width, n] and [experts, n, width].',
+    );
+  }
+  if (x.dtype !== 'f32' || !x.isContiguous() || ids.dtype !== 'u32' || !ids.isContiguous()) {
+    throw new DTypeError(
+      'DTYPE_MISMATCH',
+      `groupedExperts: x is ${x.dtype} and the ids are ${ids.dtype}; give contiguous f32 and u32.`,
     );
   }
   const made = gate.device.backend.quantizedExperts!.grouped({

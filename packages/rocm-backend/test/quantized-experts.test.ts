@@ -170,6 +170,9 @@ describe.each(kernelDevices())('fused experts on %s', (device) => {
       const error = expect.objectContaining({ code: 'SHAPE_MISMATCH' });
       expect(() => groupedExperts({ gate, up, down }, x, ids, other, none)).toThrow(error);
       expect(() => groupedExperts({ gate, up, down: gate }, x, ids, other, none)).toThrow(error);
+      const order = ExpertOrder.of(ids, EXPERTS)!;
+      const mistyped = expect.objectContaining({ code: 'DTYPE_MISMATCH', message: expect.stringContaining('f16') });
+      expect(() => groupedExperts({ gate, up, down }, x.toDtype('f16'), ids, order, none)).toThrow(mistyped);
     });
     expect(memoryStats()).toEqual(before);
   });

@@ -36,7 +36,9 @@ export function varlenRows(cache: PagedCache): number | undefined {
   checkObjects('varlenRows', { cache });
   checkCache('varlenRows', cache);
   const { keys, values } = cache;
-  if (!keys.isContiguous() || !(values.isContiguous() || hasValuesInside(cache))) return undefined;
+  const isInside = hasValuesInside(cache);
+  const alike = keys.dim(2) === values.dim(2);
+  if (!keys.isContiguous() || !(isInside || (alike && values.isContiguous()))) return undefined;
   return keys.device.backend.pagedAttention?.varlenRows(poolDTypeOf(cache), keys.dim(2), values.dim(2));
 }
 

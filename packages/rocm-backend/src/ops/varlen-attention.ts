@@ -55,7 +55,9 @@ export function attendVarlen(
 ): KernelStorage {
   const { dtype } = q.storage;
   const size = kernelSize(device, d, dv);
-  if (size === undefined || varlenRows(device, dtype, d, dv) === undefined || keys[0].dtype !== dtype)
+  const fits = size !== undefined && varlenRows(device, dtype, d, dv) !== undefined && keys[0].dtype === dtype;
+  // Latent attention reads no values but those inside the keys.
+  if (!fits || (d !== dv && device.address(keys) !== device.address(values)))
     throw unsupported('attendVarlen', dtype, device);
   const copy = hasWholeRows(device, q) ? undefined : denseCopy(device, q);
   try {
