@@ -29,7 +29,7 @@ struct Cut {
 #elif X_MMA_NVIDIA
   static constexpr u32 QUERIES = LONG ? 64 : 128, KEYS = LONG ? 32 : 64, SPLIT = LONG ? 2 : 1;
 #elif X_MMA_CDNA
-  static constexpr u32 QUERIES = IN_KEYS ? 64 : 128, KEYS = IN_KEYS && X_MMA_CDNA < 4 ? 16 : LONG ? 32 : 64, SPLIT = 1;
+  static constexpr u32 QUERIES = LONG ? 64 : 128, KEYS = IN_KEYS && X_MMA_CDNA < 4 ? 16 : LONG ? 32 : 64, SPLIT = 1;
 #else
   // WMMA of gfx11 holds operands twice, which leaves registers for fewer scores.
   static constexpr u32 QUERIES = LONG ? 64 : 128, KEYS = LONG ? 16 : X_MMA_GFX11 ? 32 : 64, SPLIT = LONG ? 2 : 1;
