@@ -31,8 +31,13 @@ struct Cut {
 #elif X_MMA_CDNA
   static constexpr u32 QUERIES = LONG ? 64 : 128, KEYS = IN_KEYS && X_MMA_CDNA < 4 ? 16 : LONG ? 32 : 64, SPLIT = 1;
 #else
+#if X_MMA_GFX11
   // WMMA of gfx11 holds operands twice, which leaves registers for fewer scores.
-  static constexpr u32 QUERIES = LONG ? 64 : 128, KEYS = LONG ? 16 : X_MMA_GFX11 ? 32 : 64, SPLIT = LONG ? 2 : 1;
+  static constexpr u32 SHORT_KEYS = 32;
+#else
+  static constexpr u32 SHORT_KEYS = 64;
+#endif
+  static constexpr u32 QUERIES = LONG ? 64 : 128, KEYS = LONG ? 16 : SHORT_KEYS, SPLIT = LONG ? 2 : 1;
 #endif
   /** Warps with queries of their own, tiles of 16 that each has, and its columns of the values. */
   static constexpr u32 DOWN = THREADS / WARP / SPLIT, ROWS = QUERIES / 16 / DOWN, COLUMNS = VALUES / SPLIT;
