@@ -34,6 +34,7 @@
 #include "quantized/matmul.h"
 #include "quantized/mma.h"
 #include "quantized/operands.h"
+#include "quantized/stream-tiles.h"
 #include "quantized/stream.h"
 
 using namespace quant;

@@ -5,8 +5,16 @@
 
 namespace experts {
 
-/** The row that this block is for: y counts them, and z where y is not enough. */
-X_DEVICE u64 ownRow() { return blockY() + (u64)gridY() * blockZ(); }
+/** Calls use(row) with the row that this block is for, which y counts, and z where y is not enough; on the host with several. */
+template <class Use>
+X_DEVICE void eachRow(u64 rows, Use use) {
+  const u64 own = blockY() + (u64)gridY() * blockZ();
+#if X_HOST
+  for (u64 row = own; row < rows; row += (u64)gridY() * gridZ()) use(row);
+#else
+  if (own < rows) use(own);
+#endif
+}
 
 /** Rows that the next product reads: q8_1 blocks, or on NVIDIA operands (quant::operands). */
 struct Target {
@@ -55,15 +63,10 @@ struct Rows {
 X_DEVICE void rowsAll(const Rows& p) {
   early::await();
   early::letNextBegin();
-  const auto copy = [&](u64 pair) {
+  eachRow(p.pairs, [&](u64 pair) {
     const float* x = p.x + (p.sources ? p.sources[pair] : pair) * p.k;
     putRow(p.to, pair, p.k, [=](u32 i) { return x[i]; });
-  };
-#if X_HOST
-  for (u64 pair = ownRow(); pair < p.pairs; pair += (u64)gridY() * gridZ()) copy(pair);
-#else
-  if (ownRow() < p.pairs) copy(ownRow());
-#endif
+  });
 }
 
 struct Combined {
@@ -77,16 +80,11 @@ struct Combined {
 X_DEVICE void combineAll(const Combined& p) {
   early::await();
   early::letNextBegin();
-  const auto combine = [&](u64 pair) {
+  eachRow(p.pairs, [&](u64 pair) {
     const float *gate = p.gate + pair * p.gates.n, *up = p.up + pair * p.gates.n;
     const u32 expert = p.owners[pair];
     putRow(p.to, pair, p.gates.n, [=](u32 i) { return p.gates.apply(gate[i], up[i], expert, i); });
-  };
-#if X_HOST
-  for (u64 pair = ownRow(); pair < p.pairs; pair += (u64)gridY() * gridZ()) combine(pair);
-#else
-  if (ownRow() < p.pairs) combine(ownRow());
-#endif
+  });
 }
 
 struct Summed {
@@ -158,11 +156,7 @@ X_DEVICE void sumToken(const Summed& p, u64 token) {
 X_DEVICE void sumAll(const Summed& p) {
   early::await();
   early::letNextBegin();
-#if X_HOST
-  for (u64 token = ownRow(); token < p.tokens; token += (u64)gridY() * gridZ()) sumToken(p, token);
-#else
-  if (ownRow() < p.tokens) sumToken(p, ownRow());
-#endif
+  eachRow(p.tokens, [&](u64 token) { sumToken(p, token); });
 }
 
 }  // namespace experts
