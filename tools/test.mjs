@@ -170,7 +170,7 @@ async function emulated() {
     ),
     ...named('elementwise.property indexing.property rows.property sort.property topk.property'),
     ...named(
-      'every-kernel every-reduction every-block-type every-paged-attention attention-parts decode-attention decode-biased',
+      'every-kernel every-collective every-reduction every-block-type every-paged-attention attention-parts decode-attention decode-biased',
     ),
   ];
   // What is the same on every chip.

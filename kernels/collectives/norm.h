@@ -17,7 +17,7 @@ namespace peers {
 constexpr u32 CALL_AT = 576, ENDED_AT = 592, SAID_AT = 640;
 constexpr u32 SAID_WORDS = 2 * sizeof(wire::Message) / sizeof(u64);
 static_assert(ADDRESSES_AT + RANKS * sizeof(u64) <= CALL_AT && ENDED_AT + RANKS * sizeof(u32) <= SAID_AT &&
-                  SAID_AT + 2 * RANKS * SAID_WORDS * sizeof(u64) <= INBOX_AT,
+                  SAID_AT + 2 * RANKS * SAID_WORDS * sizeof(u64) <= ROWS_CALL_AT,
               "parts of a stage");
 
 /** The rows of a rank, of which the others have a part too; AT_ONCE of these are on their way together. */
@@ -30,7 +30,7 @@ struct SharedNorm : decode::Norm<T> {
   const u64 *deltas, *ys;
 
   /** In the order of the ranks, whoever makes the row. */
-  X_DEVICE Vec<float, 4> deltaAt(u64 at) const {
+  X_DEVICE Vec<float, 4> deltaAt(u64 at, u32) const {
     Vec<float, 4> sum;
     for (u32 first = 0; first < ranks; first += AT_ONCE) {
       wire::Message parts[AT_ONCE];
@@ -77,11 +77,7 @@ struct Group {
   }
   X_DEVICE u64* stageOf(u32 other) const { return (u64*)wire::lookWord(stage + ADDRESSES_AT / sizeof(u64) + other); }
 
-  X_DEVICE u32 nextCall() const {
-    const u32 last = wire::lookWord(number());
-    // 0 is what a new stage holds.
-    return last == ~0u ? 2 : last + 1;
-  }
+  X_DEVICE u32 nextCall() const { return behind(wire::lookWord(number())); }
 
   /** Two addresses to another rank, half a word each; one thread of a launch. */
   X_DEVICE void say(u32 other, u32 call, const void* delta, const void* y) const {

@@ -18,8 +18,10 @@ constexpr u32 RANKS = 8;  // launchers: PEER_RANKS
 constexpr u32 BLOCKS = 128;  // launchers: PEER_BLOCKS
 /** Of 16 bytes of the source, that a block takes at a turn. */
 constexpr u32 PACKS = 256;  // launchers: PEER_PACKS
-// Bytes of a stage: the blocks' numbers, the addresses behind them, what norms say (norm.h), the inbox.
+// Bytes of a stage: the blocks' numbers, the addresses behind them, what norms say (norm.h), those of
+// summed-norm.h, the inbox, and that of summed-norm.h.
 constexpr u32 ADDRESSES_AT = 512;  // launchers: PEER_ADDRESSES_AT
+constexpr u32 ROWS_CALL_AT = 1280;
 constexpr u32 INBOX_AT = 2048;  // launchers: PEER_INBOX_AT
 static_assert(BLOCKS * sizeof(u32) <= ADDRESSES_AT && ADDRESSES_AT + RANKS * sizeof(u64) <= INBOX_AT, "parts of a stage");
 
@@ -36,6 +38,9 @@ struct Inbox {
 struct Words {
   u32 v[4];
 };
+
+/** The number of the call behind one; 0 is what a new stage holds. */
+X_DEVICE u32 behind(u32 call) { return call == ~0u ? 2 : call + 1; }
 
 /** 16 bytes of x, from element `first` on; zeros behind its end. */
 template <class T>
@@ -117,8 +122,7 @@ struct AllReduce {
       const Words words = load(source, (first + t) * WIDTH, count, wide());
       const u32 last = wire::lookWord(number());
       u64* next = stageOf(PARTS ? ownerOf(t) : after(rank));
-      // 0 is what a new inbox holds.
-      call = last == ~0u ? 2 : last + 1;
+      call = behind(last);
       if (!PARTS) putToAll(next, call, turn, t, words);
       else if (ownerOf(t) != rank) put(next, call, turn, t, words);
     }

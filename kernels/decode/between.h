@@ -29,7 +29,8 @@ struct Norm {
 
   X_DEVICE u8* blocksOf(u64 row) const { return blocks + row * (padded / 32) * quant::Q8_1::BYTES; }
   X_DEVICE float scale(float squares) const { return 1.0f / m::sqrt(squares / (float)n + eps); }
-  X_DEVICE Vec<float, 4> deltaAt(u64 at) const { return loadVec<4>(delta + at); }
+  /** Of the tile of a thread's fours that is at `at`. */
+  X_DEVICE Vec<float, 4> deltaAt(u64 at, u32) const { return loadVec<4>(delta + at); }
   X_DEVICE void put(u64 at, const Vec<T, 4>& quad) const { storeVec(y + at, quad); }
 };
 
@@ -126,9 +127,9 @@ enum class Delta { None, Plain, Normed };
 
 /** A row in registers: all of it is on its way before anything is added; of a long row, its weights come later. */
 template <Delta KIND, u32 N, class P>
-X_DEVICE void normHeld(const P& p, u64 row) {
+X_DEVICE void normHeld(P& p, u64 row) {
   using T = typename P::Value;
-  constexpr bool WEIGHTS_FIRST = N == FEW_TILES && P::WEIGHTS_FIRST;
+  constexpr bool WEIGHTS_FIRST = N <= FEW_TILES && P::WEIGHTS_FIRST;
   const u64 at = row * p.n;
   const auto column = [](u32 t) { return (t * blockThreads() + threadIndex()) * 4; };
   float v[N][4] = {};
@@ -137,12 +138,19 @@ X_DEVICE void normHeld(const P& p, u64 row) {
   for (u32 t = 0; t < N; ++t) {
     const u32 c = column(t);
     if (c >= p.n) continue;
-    const Vec<float, 4> first = KIND == Delta::Normed ? p.deltaAt(at + c) : loadVec<4>(p.x + at + c);
+    const Vec<float, 4> first = KIND == Delta::Normed ? p.deltaAt(at + c, t) : loadVec<4>(p.x + at + c);
     if (WEIGHTS_FIRST && p.alpha) alpha[t] = loadVec<4>(p.alpha + c);
-    Vec<float, 4> second = {};
-    if constexpr (KIND == Delta::Plain) second = p.deltaAt(at + c);
 #pragma unroll
-    for (u32 e = 0; e < 4; ++e) v[t][e] = first[e] + second[e] * p.deltaScale;
+    for (u32 e = 0; e < 4; ++e) v[t][e] = first[e];
+  }
+  if constexpr (KIND == Delta::Plain) {
+#pragma unroll
+    for (u32 t = 0; t < N; ++t) {
+      if (column(t) >= p.n) continue;
+      const Vec<float, 4> second = p.deltaAt(at + column(t), t);
+#pragma unroll
+      for (u32 e = 0; e < 4; ++e) v[t][e] = v[t][e] + second[e] * p.deltaScale;
+    }
   }
   if constexpr (KIND == Delta::Normed) {
     const float scale = p.scale(squaresHeld(v));

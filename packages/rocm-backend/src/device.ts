@@ -130,8 +130,8 @@ export class KernelDevice implements BackendDevice {
   readonly timesLaunches = debugLevel() >= 4;
   /** What puts the streams behind work beside them, whose storages a graph may read without asking. */
   readonly beforeReplays = new Set<() => void>();
-  /** What enqueues work that was only noted, which a graph must not have in the place where it is captured. */
-  readonly beforeCaptures = new Set<() => void>();
+  /** What enqueues work that was only noted: a graph may have none from before it in it, and none of its own may be left out. */
+  readonly aroundCaptures = new Set<() => void>();
   /** While a product for a sum over ranks is made: where its rows go, unless all go to `out`. */
   splitProduct: ((size: { m: number; n: number }, out: number) => ProductRows[] | undefined) | undefined;
   onCompiled: ((count: number) => void) | undefined;
@@ -298,9 +298,14 @@ export class KernelDevice implements BackendDevice {
         `capture on another stream of ${this.name} than its own; capture outside of stream.run().`,
       );
     }
-    for (const settle of this.beforeCaptures) settle();
+    this.settle();
     this.#recorder ??= this.hip.createStream();
     return KernelGraph.capture(this, { allocator: this.#allocator, info: this.#info, stream: this.#recorder }, record);
+  }
+
+  /** Enqueues what was only noted. */
+  settle(): void {
+    for (const settle of this.aroundCaptures) settle();
   }
 
   /** `info` of one or more layouts of the same shape; address 0 when all are contiguous. */

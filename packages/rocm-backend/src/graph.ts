@@ -80,10 +80,16 @@ export class KernelGraph implements BackendGraph {
     hip.currentStream = memory.stream;
     try {
       const divide = (step: () => void) => {
+        device.settle();
         graph.#endPart(step);
         memory.stream.beginCapture();
       };
-      graph.#releaseInfo = memory.allocator.within(graph.#pool, () => memory.info.holding(() => record(divide)));
+      graph.#releaseInfo = memory.allocator.within(graph.#pool, () =>
+        memory.info.holding(() => {
+          record(divide);
+          device.settle();
+        }),
+      );
     } catch (error) {
       device.recording = undefined;
       graph.#abandon();

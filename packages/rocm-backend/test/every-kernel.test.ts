@@ -1,7 +1,7 @@
 /**
  * Every elementwise, indexing, product and convolution kernel in every dtype once, on few elements: the emulated devices check that
  * no kernel of the manifest is left out (tools/test.mjs). Reductions and sorts are in every-reduction.test.ts, quantized
- * kernels in every-block-type.test.ts; the property tests go deeper into each family.
+ * kernels in every-block-type.test.ts, sums over ranks in every-collective.test.ts; the property tests go deeper into each family.
  */
 import {
   type BackendStorage,
@@ -24,7 +24,6 @@ import { at, type Pair, pairsOf, randomBytes } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
 import { erf } from '../../core/src/elementwise/numbers';
 import type { RocmDevice, RocmStorage } from '../src/index';
-import { launchAllReducePeers, launchNormOfRanks } from '../src/launchers/collectives';
 import { launchCheckIds } from '../src/launchers/indexing';
 import {
   directConv1d,
@@ -161,95 +160,6 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
       expect([...new Uint8Array(cut)]).toEqual(wanted);
     });
   });
-
-  it.each([
-    ['f32', ''],
-    ['f16', ''],
-    ['bf16', ''],
-    ['f32', 'parts_'],
-    ['f16', 'parts_'],
-    ['bf16', 'parts_'],
-  ] as const)('a sum of %s over one rank %s', (dtype, parts) => {
-    const x = backend.fromHost(randomBytes(dtype, COUNT, 4, true), dtype);
-    const stage = backend.zeros(256, 'u32');
-    const one = { count: COUNT, rank: 0, ranks: 1, turns: 1, patience: 0, control: 0, source: x.ptr, stage: stage.ptr };
-    const sum = launched(dtype, COUNT, (out) =>
-      launchAllReducePeers(
-        backend,
-        `all_reduce_peers_${parts}${dtype}`,
-        { grid: 1, block: 64 },
-        { ...one, target: out.ptr },
-      ),
-    );
-    expect(valuesOf(sum, dtype)).toEqual(valuesOf(x.toHostSync(), dtype));
-    // The block has counted its call.
-    expect(new Uint32Array(stage.toHostSync())[0]).toBe(1);
-    x.dispose();
-    stage.dispose();
-  });
-
-  it.runIf(backend.hip.platform !== 'host').each(['f32', 'f16', 'bf16'] as const)(
-    'a norm in %s of a sum over two ranks, of which the other one has said all that it says',
-    (dtype) => {
-      const [rows, n] = [3, 96];
-      const [CALL, ENDED, ADDRESSES_AT, ENDED_AT, SAID_AT] = [144, 148, 512, 592, 640];
-      const numbers = (count: number, seed: number) =>
-        Float32Array.from({ length: count }, (_, i) => ((i * seed) % 41) / 16 - 1);
-      const [x, delta, theirs, alpha] = [
-        numbers(rows * n, 7),
-        numbers(rows * n, 11),
-        numbers(rows * n, 17),
-        numbers(n, 13),
-      ];
-      const stored = [x, delta, theirs, alpha].map((values) => backend.fromHost(values, 'f32'));
-      const sum = backend.zeros(rows * n, 'f32');
-      const theirY = backend.zeros(rows * n, dtype);
-      const [stage, theirStage] = [backend.zeros(512, 'u32'), backend.zeros(512, 'u32')];
-      backend.write(stage, ADDRESSES_AT, BigUint64Array.of(BigInt(stage.ptr), BigInt(theirStage.ptr)));
-      // Each word has the number of the call, 1, above half an address.
-      const halves = [stored[2].ptr, theirY.ptr].flatMap((ptr) => [BigInt(ptr) & 0xffffffffn, BigInt(ptr) >> 32n]);
-      const said = (by: number) => SAID_AT + (8 + by) * 32;
-      backend.write(
-        stage,
-        said(1),
-        BigUint64Array.from(halves, (half) => (1n << 32n) | half),
-      );
-      backend.write(stage, ENDED_AT + 4, Uint32Array.of(1));
-      const normed = launched(dtype, rows * n, (y) => {
-        const pointers = {
-          x: stored[0].ptr,
-          delta: stored[1].ptr,
-          alpha: stored[3].ptr,
-          sum: sum.ptr,
-          y: y.ptr,
-          stage: stage.ptr,
-        };
-        const none = { deltaAlpha: 0, beta: 0, deltaHere: 0, patience: 0, control: 0, centred: false };
-        const size = { rows, first: 0, n, eps: 1e-5, deltaScale: 0.5, rank: 0, ranks: 2 };
-        launchNormOfRanks(backend, `norm_of_ranks_${dtype}`, { grid: 2, block: 64 }, { ...size, ...none, ...pointers });
-      });
-      // The call was counted, and no block is under way; the other rank was told, first and last.
-      expect([...new Uint32Array(stage.toHostSync())].slice(CALL, CALL + 2)).toEqual([1, 0]);
-      const told = new Uint32Array(theirStage.toHostSync());
-      expect(told[ENDED]).toBe(1);
-      const words = new BigUint64Array(told.buffer, said(0), 4);
-      expect([...words].map((word) => word >> 32n)).toEqual([1n, 1n, 1n, 1n]);
-      expect((words[0] & 0xffffffffn) | ((words[1] & 0xffffffffn) << 32n)).toBe(BigInt(stored[1].ptr));
-      const wanted = x.map((value, i) => value + 0.5 * (delta[i] + theirs[i]));
-      expect(new Float32Array(sum.toHostSync())).toEqual(wanted);
-      const got = Array.from(valuesOf(normed, dtype), Number);
-      expect(Array.from(valuesOf(theirY.toHostSync(), dtype), Number)).toEqual(got);
-      for (let i = 0; i < rows * n; i++) {
-        const row = wanted.subarray(Math.floor(i / n) * n, (Math.floor(i / n) + 1) * n);
-        const scale = 1 / Math.sqrt(row.reduce((all, value) => all + value * value, 0) / n + 1e-5);
-        const value = wanted[i] * scale * alpha[i % n];
-        expect(Math.abs(got[i] - value)).toBeLessThanOrEqual(
-          Math.abs(value) * (dtype === 'bf16' ? 2 ** -8 : 2 ** -10) + 1e-5,
-        );
-      }
-      for (const storage of [...stored, sum, theirY, stage, theirStage]) storage.dispose();
-    },
-  );
 
   it.each([
     ['transpose_b8', 'u8'],

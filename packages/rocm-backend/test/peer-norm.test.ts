@@ -1,6 +1,6 @@
 /**
- * Norms of sums over GPUs in one kernel, a rank a thread: two GPUs and all of them, or the emulator with `--devices 3`. What comes out
- * is, bit for bit, what the library's sum and the norm behind it give; of more than two ranks, whose sums the library takes in an order
+ * Norms of sums over GPUs in one kernel, of many rows and of few, a rank a thread: two GPUs and all of them, or the emulator with
+ * `--devices 3`. What comes out is, bit for bit, what the library's sum and the norm behind it give; of more than two ranks, whose sums the library takes in an order
  * of its own, numbers are such that no sum is rounded.
  */
 import { kernelDevices } from '@x/testing/devices';
@@ -46,12 +46,12 @@ const valuesOf = (outcomes: readonly Outcome[]) =>
   outcomes.map(({ value, error, live }) => {
     expect(error).toBeUndefined();
     expect(live).toBe(0);
-    return value as { bits: number[]; calls: number[] };
+    return value as { bits: number[]; calls: number[]; norms: [string, number[]][] };
   });
 
-/** What all ranks give, with sums in norms and without. */
-async function both(device: readonly string[], body: string, input?: unknown) {
-  vi.stubEnv('X_PEER_NORMS', '1');
+/** What all ranks give, with sums in norms, as `setting` says ('' is by default), and without. */
+async function both(device: readonly string[], body: string, input?: unknown, setting = '1') {
+  vi.stubEnv('X_PEER_NORMS', setting || undefined);
   const joined = valuesOf(await ranks(device.length, PRELUDE + body, { device, input }));
   vi.stubEnv('X_PEER_NORMS', '0');
   const [library] = valuesOf(await ranks(device.length, PRELUDE + body, { device, input }));
@@ -60,6 +60,15 @@ async function both(device: readonly string[], body: string, input?: unknown) {
     expect(calls).toEqual(joined[0].calls);
   }
   return { joined: joined[0], library };
+}
+
+/** Values of f32 up to their rounding; of the others nearly all are the same, and so are bytes of blocks. */
+function expectClose(norm: readonly number[], wanted: readonly number[], as: string): void {
+  expect(norm).toHaveLength(wanted.length);
+  const largest = Math.max(...wanted.map(Math.abs));
+  const errors = norm.map((value, i) => Math.abs(value - wanted[i]) / largest);
+  if (as === 'f32') expect(Math.max(...errors)).toBeLessThan(1e-6);
+  else expect(errors.filter((error) => error > 0).length / errors.length).toBeLessThan(0.02);
 }
 
 if (groups.length === 0) it.skip('there are no two GPUs of one kind', () => {});
@@ -231,6 +240,158 @@ describe.each(groups)('norms of sums over $device', ({ device, size }) => {
         }
         return 'nothing happened';`;
       vi.stubEnv('X_PEER_NORMS', '1');
+      const input = ends(size);
+      const [first, second, ...others] = await ranks(size, OTHERS + body, { device, timeoutMs: 3000, input });
+      for (const { error } of [first, ...others]) expect(error).toMatchObject({ code: 'RANK_TIMEOUT', rank: 1 });
+      expect(second.value).toBe('late');
+    },
+    SLOW,
+  );
+});
+
+describe.each(groups)('norms of sums of few rows over $device', ({ device, size }) => {
+  beforeEach(() => vi.stubEnv('X_GRAPHS', '1'));
+  afterEach(() => void vi.unstubAllEnvs());
+
+  /** As {@link both}, where sums of few rows are part of norms unless they are told not to be. */
+  const few = (body: string, input?: unknown) => both(device, FEW + body, input, '');
+  /** What bodies begin with: a norm behind a sum, in any form, of which the bits are kept, and how many kernels ran since. */
+  const FEW = `
+    const bytesOf = async (storage) => {
+      let sum = 2166136261;
+      for (const byte of new Uint8Array(await storage.toHost())) sum = Math.imul(sum ^ byte, 16777619);
+      return sum;
+    };
+    const kernels = () => device.backend.kernelCount;
+    // Numbers of few bits, whose sums no order rounds.
+    const exact = (rows, n, seed) => core.scope(() =>
+      Tensor.from(Float32Array.from({ length: rows * n }, (_, i) => (((i * 37 + seed * 101) % 61) - 30) / 8), { device }).reshape([rows, n]));
+    const bits = [], counts = [], norms = [];
+  `;
+
+  it.each([
+    ['f16', 1, 4096, []],
+    ['bf16', 3, 1020, ['deltaScale']],
+    ['f32', 4, 2880, ['beta', 'centred']],
+    ['blocks', 2, 2048, []],
+    ['both', 1, 4096, ['deltaAlpha']],
+    ['blocks', 1, 8192, ['deltaAlpha', 'beta']],
+  ] as [string, number, number, string[]][])(
+    'are what a sum and a norm give, in a launch less: %s of %d x %d, %j',
+    async (as, rows, n, options) => {
+      const body = `
+        const { as, rows, n, options } = input;
+        const all = { deltaAlpha: () => values(1, n, 11), beta: () => values(1, n, 12), deltaScale: () => 0.375, centred: () => true };
+        const weights = { alpha: values(1, n, 10), ...Object.fromEntries(options.map((name) => [name, all[name]()])) };
+        const parts = Object.fromEntries(Object.entries(weights).map(([name, one]) => [name, one instanceof Tensor ? one.storagePart() : one]));
+        const deltas = [0, 1, 2, 3, 4].map((i) => exact(rows, n, 20 + i + 7 * rank));
+        let x = core.scope(() => values(rows, n, 1).reshape([rows, n]));
+        const made = [...deltas, ...Object.values(weights)];
+        for (const delta of deltas) {
+          made.push(x);
+          const begin = kernels();
+          communicator.sumLater(delta);
+          const { sum, normed, blocks } = decode.norm({ rows, n, eps: 1e-5, x: x.storagePart(), delta: delta.storagePart(), ...parts }, as);
+          x = tensor(sum, [rows, n]);
+          counts.push(kernels() - begin);
+          bits.push(await bytesOf(sum));
+          for (const one of [normed, blocks]) {
+            if (!one) continue;
+            const wide = one.dtype === 'u8' ? one : core.scope(() => tensor(one, [rows * n]).toDtype('f32'));
+            norms.push([one.dtype === 'u8' ? 'blocks' : one.dtype, Array.from(one.dtype === 'u8' ? new Int8Array(await one.toHost()) : await wide.toArray())]);
+            for (const each of new Set([one, wide])) each.dispose();
+          }
+        }
+        // What is asked for afterwards is whole.
+        bits.push(await hash(deltas[2]));
+        for (const one of [x, ...made]) one.dispose?.();
+        return { bits, norms, calls: counts };`;
+      const { joined, library } = await few(body, { as, rows, n, options });
+      // Squares are added up in another order.
+      expect(joined.norms).toHaveLength(library.norms.length);
+      for (const [i, [form, norm]] of joined.norms.entries()) expectClose(norm, library.norms[i][1], form);
+      expect(joined.calls).toEqual([1, 1, 1, 1, 1]);
+      expect(library.calls).toEqual([2, 2, 2, 2, 2]);
+    },
+    SLOW,
+  );
+
+  it(
+    'are part of graphs, between other sums, and whole where something else reads them or nothing does',
+    async () => {
+      const body = `
+        const n = 1536;
+        const seen = exact(2, n, 3 + rank), alpha = values(1, n, 10), x = values(2, n, 1);
+        const graph = device.capture(() => core.scope(() => {
+          let y = x;
+          for (let i = 0; i < 3; i++) {
+            const delta = seen.mul(i + 1);
+            communicator.sumLater(delta);
+            const made = decode.norm({ rows: 2, n, eps: 1e-5, x: y.storagePart(), delta: delta.storagePart(), alpha: alpha.storagePart() }, 'f32');
+            y = tensor(made.sum, [2, n]);
+            if (i === 1) communicator.allReduceInPlace(y);
+            made.normed.dispose();
+          }
+          const read = seen.mul(3), last = seen.mul(5), unread = seen.mul(7);
+          for (const one of [read, last, unread]) communicator.sumLater(one);
+          unread.dispose();
+          return [y, read.add(1), last];
+        }));
+        for (let i = 0; i < 4; i++) {
+          seen.write(Float32Array.from({ length: 2 * n }, (_, at) => (((at * 11 + i * 7 + rank) % 61) - 30) / 8));
+          if (i % 2 === 1) {
+            const between = exact(1, n, i + rank);
+            communicator.sumLater(between);
+            const { sum, normed } = norm(between, between, { alpha }, 'f32');
+            bits.push(await hash(normed));
+            for (const one of [between, sum, normed]) one.dispose();
+          }
+          for (const one of graph.replay()) bits.push(await hash(one));
+        }
+        counts.push(Number(graph.isCaptured));
+        graph.dispose();
+        for (const one of [seen, alpha, x]) one.dispose();
+        return { bits, calls: counts };`;
+      await few(body);
+    },
+    SLOW,
+  );
+
+  it(
+    'are by themselves where one rank is told so',
+    async () => {
+      const body = `${PRELUDE}${FEW}
+        const alpha = values(1, 1024, 3), x = values(2, 1024, 1), delta = exact(2, 1024, 2 + rank);
+        const begin = kernels();
+        communicator.sumLater(delta);
+        const { sum, normed } = norm(x, delta, { alpha }, 'f16');
+        counts.push(kernels() - begin);
+        await normed.toArray();
+        for (const one of [alpha, x, delta, sum, normed]) one.dispose();
+        return { bits, calls: counts };`;
+      vi.stubEnv('X_PEER_NORMS', undefined);
+      const told = { device, environment: device.map((_, rank) => (rank === 1 ? { X_PEER_NORMS: '0' } : {})) };
+      for (const { calls } of valuesOf(await ranks(size, body, told))) expect(calls).toEqual([2]);
+    },
+    SLOW,
+  );
+
+  it(
+    'end with one error when a rank does not come',
+    async () => {
+      const body = `${PRELUDE}${FEW}
+        const x = values(2, 1024, 1), alpha = Tensor.ones([1024], 'f32', device);
+        if (rank === 1) { await othersEnd(input); communicator.abort(); return 'late'; }
+        const delta = exact(2, 1024, 2);
+        try {
+          communicator.sumLater(delta);
+          await norm(x, delta, { alpha }, 'f16').normed.toArray();
+          communicator.sumLater(delta);
+        } finally {
+          end(input);
+        }
+        return 'nothing happened';`;
+      vi.stubEnv('X_PEER_NORMS', undefined);
       const input = ends(size);
       const [first, second, ...others] = await ranks(size, OTHERS + body, { device, timeoutMs: 3000, input });
       for (const { error } of [first, ...others]) expect(error).toMatchObject({ code: 'RANK_TIMEOUT', rank: 1 });

@@ -81,3 +81,52 @@ export function launchNormOfRanks(device: Launcher, kernel: string, shape: Launc
     a.stage,
   ]);
 }
+
+/** `summed_norm_f32`, and 2 more. */
+export interface SummedNormArguments {
+  rows: number;
+  n: number;
+  padded: number;
+  eps: number;
+  deltaScale: number;
+  centred: boolean;
+  x: Address;
+  delta: Address;
+  deltaAlpha: Address;
+  alpha: Address;
+  beta: Address;
+  sum: Address;
+  blocks: Address;
+  y: Address;
+  inboxAt: number;
+  rank: number;
+  ranks: number;
+  patience: number;
+  control: Address;
+  stage: Address;
+}
+
+export function launchSummedNorm(device: Launcher, kernel: string, shape: LaunchShape, a: SummedNormArguments): void {
+  device.launch(COLLECTIVES, kernel, shape, [
+    a.rows,
+    a.n,
+    a.padded,
+    a.eps,
+    a.deltaScale,
+    Number(a.centred),
+    a.x,
+    a.delta,
+    a.deltaAlpha,
+    a.alpha,
+    a.beta,
+    a.sum,
+    a.blocks,
+    a.y,
+    a.inboxAt,
+    a.rank,
+    a.ranks,
+    a.patience,
+    a.control,
+    a.stage,
+  ]);
+}

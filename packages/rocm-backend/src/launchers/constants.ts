@@ -21,6 +21,9 @@ export const PEER_BLOCKS = 128;
 export const PEER_PACKS = 256;
 export const PEER_ADDRESSES_AT = 512;
 export const PEER_INBOX_AT = 2048;
+// kernels/collectives/summed-norm.h
+export const PEER_ROWS = 32;
+export const PEER_ROW_FOURS = 2048;
 // kernels/decode/heads.h
 export const DECODE_MAX_HEAD = 512;
 // kernels/decode/route.h

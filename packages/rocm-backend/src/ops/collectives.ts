@@ -11,6 +11,7 @@ import {
   type GroupMember,
   type Reduction,
   type StoragePart,
+  settings,
   sizeInBytes,
 } from '@x/core';
 import {
@@ -24,9 +25,11 @@ import {
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
 import { KernelStorage } from '../storage';
+import { Agreement } from './agreement';
 import { PeerAllReduce } from './peer-all-reduce';
 import { PeerNorms } from './peer-norm';
 import { SideSums } from './side-sums';
+import { SummedNorms } from './summed-norm';
 
 const TYPES: readonly CollectiveType[] = ['u8', 'u32', 'i32', 'i64', 'f16', 'bf16', 'f32', 'f64'];
 const FAILURES: readonly string[] = ['RANK_LOST', 'RANK_TIMEOUT', 'RANKS_DIFFER', 'GROUP_FAILED'];
@@ -76,6 +79,7 @@ class DeviceCommunicator implements BackendCommunicator {
   readonly #peers: PeerAllReduce | undefined;
   readonly #aside: SideSums;
   #norms: PeerNorms | undefined;
+  #rowNorms: SummedNorms | undefined;
 
   constructor(device: KernelDevice, ranks: HipCommunicator, peers: PeerAllReduce | undefined) {
     this.#device = device;
@@ -86,11 +90,19 @@ class DeviceCommunicator implements BackendCommunicator {
 
   /** Ends joining: all ranks call it. */
   async joinNorms(member: GroupMember): Promise<void> {
+    const device = this.#device;
     const ranks = this.#ranks;
     const type = 'f32';
-    this.#norms = await PeerNorms.join(this.#device, ranks, member, this.#peers?.memory, {
-      sum: (address, count) =>
-        this.#call('allReduce', () => ranks.allReduce({ type, source: address, target: address, count }, 'sum')),
+    const sum = (address: number, count: number) =>
+      this.#call('allReduce', () => ranks.allReduce({ type, source: address, target: address, count }, 'sum'));
+    // Asked for by all ranks or by none.
+    if (this.#peers && (await new Agreement(device, ranks, member).all(settings.peerNorms() !== false)))
+      this.#rowNorms = new SummedNorms(device, member, this.#peers.rows, (address, count) => {
+        if (this.#peers!.takes(type, count, 'sum')) this.#peers!.run(type, address, address, count);
+        else sum(address, count);
+      });
+    this.#norms = await PeerNorms.join(device, ranks, member, this.#peers?.memory, {
+      sum,
       exchange: (parts) =>
         this.#call('exchange', () =>
           ranks.grouped(() => {
@@ -125,7 +137,8 @@ class DeviceCommunicator implements BackendCommunicator {
   }
 
   sumLater(part: StoragePart, count: number): void {
-    if (!this.#norms?.note(part, count)) this.allReduce(part, part, count, 'sum');
+    if (this.#norms?.note(part, count) || this.#rowNorms?.note(part, count)) return;
+    this.allReduce(part, part, count, 'sum');
   }
 
   forSum<T>(product: () => T): T {
@@ -185,6 +198,7 @@ class DeviceCommunicator implements BackendCommunicator {
     this.#ranks.dispose();
     this.#aside.dispose();
     this.#norms?.dispose();
+    this.#rowNorms?.dispose();
     this.#peers?.dispose();
   }
 

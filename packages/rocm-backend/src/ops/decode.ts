@@ -36,7 +36,7 @@ import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from '.
 import { CACHE_GROUP, scaleAddresses } from './cache-scales';
 import { DeviceBiasedOps } from './decode-biased';
 import { libraryRows } from './gemm-library';
-import { PartOfSum } from './peer-norm';
+import { LaterSum } from './later-sum';
 import { filled, keptIfFilled } from './result';
 
 const POOL_DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
@@ -64,7 +64,7 @@ export class DeviceDecodeOps implements DecodeOps {
     return sizes && (poolDType === 'q8_0' || POOL_DTYPES.includes(poolDType));
   }
 
-  /** A block a row. Where `delta` is still to be added up over two ranks, that is part of it (peer-norm.ts). */
+  /** A block a row. Where `delta` is still to be added up over the ranks of a group, that is part of it (later-sum.ts). */
   norm(
     problem: NormProblem,
     as: NormDType | 'blocks' | 'both',
@@ -82,13 +82,12 @@ export class DeviceDecodeOps implements DecodeOps {
     try {
       blocks = as === 'both' && ofDevice === 'blocks' ? this.#allocate(rows, n, 'blocks') : undefined;
       sum = delta && device.allocUninit(rows * n, 'f32');
-      const part = delta && KernelStorage.on(device, delta[0]).arrival;
-      if (part instanceof PartOfSum && !inBlocks && !blocks) {
-        if (part.norms.norm(part, problem, form, { sum: sum!, y: normed.ptr })) return { normed, sum: sum! };
-      }
-      const kernel = `decode_norm_q8_1_${inBlocks ? 'f32' : form}`;
-      if (rows * n > 0)
-        launchDecodeNormQ81(device, kernel, this.#normShape(rows, n), {
+      const results = { y: inBlocks ? 0 : normed.ptr, blocks: inBlocks ? normed.ptr : (blocks?.ptr ?? 0) };
+      const written = inBlocks ? 'f32' : form;
+      const later = delta && KernelStorage.on(device, delta[0]).arrival;
+      const isMade = later instanceof LaterSum && later.norm(problem, written, { sum: sum!, ...results });
+      if (!isMade && rows * n > 0)
+        launchDecodeNormQ81(device, `decode_norm_q8_1_${written}`, this.#normShape(rows, n), {
           rows,
           n,
           padded: paddedWidth(n),
@@ -101,8 +100,7 @@ export class DeviceDecodeOps implements DecodeOps {
           alpha: alpha ? device.address(alpha) : 0,
           beta: beta ? device.address(beta) : 0,
           sum: sum?.ptr ?? 0,
-          blocks: inBlocks ? normed.ptr : (blocks?.ptr ?? 0),
-          y: inBlocks ? 0 : normed.ptr,
+          ...results,
         });
       return { normed, ...(sum && { sum }), ...(blocks && { blocks }) };
     } catch (error) {

@@ -16,6 +16,7 @@ import { messageOf } from '../errors';
 import { launchAllReducePeers } from '../launchers/collectives';
 import { PEER_ADDRESSES_AT, PEER_BLOCKS, PEER_INBOX_AT, PEER_PACKS, PEER_RANKS } from '../launchers/constants';
 import { Agreement, isYes, nameIn } from './agreement';
+import { type RowsMemory, SummedNorms } from './summed-norm';
 
 const PACK_BYTES = 16;
 /** A message carries as many bytes for its number as for what it says. */
@@ -46,6 +47,8 @@ export class PeerAllReduce {
   readonly #member: Pick<GroupMember, 'rank' | 'size' | 'timeoutMs'>;
   readonly #memory: PeerMemory;
   readonly #turns: number;
+  /** Where the inbox of sums that are part of norms begins. */
+  readonly #rowsAt: number;
 
   private constructor(device: KernelDevice, member: GroupMember) {
     const { size } = member;
@@ -53,7 +56,8 @@ export class PeerAllReduce {
     this.#member = member;
     this.#turns = Math.ceil(MAX_BYTES / TURN_BYTES);
     const inbox = 2 * size * PEER_BLOCKS * this.#turns * PEER_PACKS * MESSAGE_BYTES;
-    this.#memory = device.hip.peerMemory(PEER_INBOX_AT + inbox);
+    this.#rowsAt = PEER_INBOX_AT + inbox;
+    this.#memory = device.hip.peerMemory(this.#rowsAt + SummedNorms.inboxBytes(size));
   }
 
   /**
@@ -117,6 +121,12 @@ export class PeerAllReduce {
   /** The memory that the ranks meet in; its first {@link PEER_INBOX_AT} bytes have room for other kernels' words. */
   get memory(): PeerMemory {
     return this.#memory;
+  }
+
+  /** Where sums are added up that are part of norms. */
+  get rows(): RowsMemory {
+    const ticksPerMs = TICKS_PER_MS[this.#device.hip.platform];
+    return { memory: this.#memory, inboxAt: this.#rowsAt, ticksPerMs };
   }
 
   /** Whether such a reduction goes this way: what is the same on all ranks decides. */

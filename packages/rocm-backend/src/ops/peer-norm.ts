@@ -16,6 +16,7 @@ import { NORM_VALUES } from '../launch-shape';
 import { launchNormOfRanks } from '../launchers/collectives';
 import { type Arrival, KernelStorage } from '../storage';
 import { Agreement, isYes, nameIn } from './agreement';
+import { LaterSum, type MadeNorm } from './later-sum';
 import { TICKS_PER_MS } from './peer-all-reduce';
 import type { ProductRows } from './result';
 
@@ -135,7 +136,7 @@ export class PeerNorms {
     this.#member = member;
     this.#memory = memory;
     this.#library = library;
-    device.beforeCaptures.add(this.settle);
+    device.aroundCaptures.add(this.settle);
   }
 
   /** Whether sums were part of norms so far, so that the next ones are expected to be. The same on all ranks. */
@@ -214,11 +215,8 @@ export class PeerNorms {
     for (const part of [...this.#noted]) void part.storage.ptr;
   };
 
-  /**
-   * Enqueues the norm of x and a sum of this group's; false where the kernel does not take them, and nothing has happened.
-   * @param made where x + delta and its norm go: rows of n values
-   */
-  norm(part: PartOfSum, problem: NormProblem, form: NormDType, made: { sum: KernelStorage; y: number }): boolean {
+  /** @internal */
+  norm(part: PartOfSum, problem: NormProblem, form: NormDType, made: MadeNorm): boolean {
     const device = this.#device;
     const { rows, n, eps, x, delta, deltaScale = 1, deltaAlpha, alpha, beta, centred = false } = problem;
     const { storage } = part;
@@ -228,8 +226,11 @@ export class PeerNorms {
     const weights = [deltaAlpha, alpha, beta].map(address);
     const whole = [storage, given].every(({ elemCount }) => elemCount === rows * n) && deltaAt === 0 && x[1] === 0;
     const { timesLaunches, recording } = device;
-    if (!whole || !this.#shape(n) || rows < this.#member.size || recording || timesLaunches) return false;
+    if (made.blocks !== 0 || !whole || !this.#shape(n) || rows < this.#member.size || recording || timesLaunches)
+      return false;
     if ((part.n ?? n) !== n || weights.some((at) => at % ALIGNMENT !== 0)) return false;
+    // Not where one of them is what is to be added up.
+    if (given === storage || storage.arrival !== part) return false;
     this.#gain++;
     const keepsRows = given.arrival instanceof OwnRows && given.arrival.n === n;
     this.#launch(form, { rows, n, eps, deltaScale, centred }, keepsRows ? given.unsettledPtr : given.ptr, {
@@ -246,7 +247,7 @@ export class PeerNorms {
   }
 
   dispose(): void {
-    this.#device.beforeCaptures.delete(this.settle);
+    this.#device.aroundCaptures.delete(this.settle);
     this.#memory.inbox.dispose();
   }
 
@@ -343,13 +344,19 @@ export class PeerNorms {
 }
 
 /** A storage that holds this rank's part of a sum. */
-export class PartOfSum implements Arrival {
+class PartOfSum extends LaterSum {
   /** @param n values of a row, of this rank's rows alone: the others' parts of these are in its inbox; undefined: all rows are here */
   constructor(
     readonly norms: PeerNorms,
     readonly storage: KernelStorage,
     readonly n: number | undefined,
-  ) {}
+  ) {
+    super();
+  }
+
+  norm(problem: NormProblem, form: NormDType, made: MadeNorm): boolean {
+    return this.norms.norm(this, problem, form, made);
+  }
 
   wait(): void {
     this.norms.addUp(this);
