@@ -6,7 +6,7 @@
 //   ssd_f32_d{32,64,128,256}           Mamba 2, for keys of so many values: recurrent/decayed.h
 //   gated_delta_rule_f32_d{...}        Gated DeltaNet: the same
 //   selective_scan_chunks_f32          the first of them for prompts: recurrent/scan-chunks.h
-//   {ssd,gated_delta_rule}_{tables,chunks}_f32_d{...}  the others for prompts, in two launches: recurrent/chunk-tables.h and chunks.h
+//   {ssd,gated_delta_rule}_{tables,chunks}_f32_d{...}  the others for prompts, in two launches: recurrent/chunk-tables.h and decayed-chunks.h
 //   lstm_{t}, lstm_pack_{t}            by weights of t, f32 or bf16: long short-term memory over rows of equal length: recurrent/lstm.h
 //   lstm_backward_f32                    its gradient: recurrent/lstm-gradient.h
 #include "x.h"
@@ -15,12 +15,15 @@
 #include "shared/rough.h"
 #include "shared/turn.h"
 #include "shared/pairs.h"
+#include "shared/mma.h"
 #include "recurrent/spans.h"
 #include "recurrent/conv.h"
 #include "recurrent/scan.h"
 #include "recurrent/decayed.h"
 #include "recurrent/chunks.h"
 #include "recurrent/chunk-tables.h"
+#include "recurrent/chunk-tiles.h"
+#include "recurrent/decayed-chunks.h"
 #include "recurrent/scan-chunks.h"
 #include "recurrent/lstm-units.h"
 #include "recurrent/lstm.h"

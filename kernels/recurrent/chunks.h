@@ -62,26 +62,32 @@ X_DEVICE float sumOfPart(float (&v)[N], u32 part) {
 template <u32 KEYS, bool DELTA>
 struct ChunkShape {
   static constexpr u32 LANES = KEYS == 256 || (DELTA && KEYS == 128) ? 16 : 8;
-  static constexpr u32 EACH = KEYS / LANES, GROUPS = CHUNK_THREADS / LANES, WIDTH = GROUPS * 4;
+  static constexpr u32 EACH = KEYS / LANES, GROUPS = CHUNK_THREADS / LANES;
+  /** Whether NVIDIA's units do it (chunk-tiles.h): warps have 16 columns each. Registers have no room for states of longer keys. */
+  static constexpr bool TILED = X_MMA_NVIDIA && KEYS <= 128;
+  static constexpr u32 WIDTH = TILED ? CHUNK_THREADS / WARP * 16 : GROUPS * 4;  // columns of a block
+  static constexpr u32 PITCH = TILED ? KEYS + 8 : KEYS;  // lanes read the same keys of all rows at once
   static constexpr u32 SUMS = DELTA ? 8 : 4;     // S k and S q of four columns, or S q
   static constexpr u32 COLUMNS = 4 * CHUNK / LANES;  // that a thread has of a row's results
   // Threads whose lanes differ in the lowest bits read the same keys.
   static constexpr u32 STRIDE = WARP / LANES;
   // Of what a group exchanges; groups of a warp begin in different banks.
-  static constexpr u32 HELD = CHUNK * (SUMS + 4) + 8;
+  static constexpr u32 HELD = TILED ? 0 : CHUNK * (SUMS + 4) + 8;
 };
 
 template <u32 KEYS, bool DELTA>
 struct Chunk {
-  float k[CHUNK * KEYS], q[CHUNK * KEYS];
-  float v[CHUNK * ChunkShape<KEYS, DELTA>::WIDTH];
-  float table[ChunkTable<DELTA>::SIZE];
+  typedef ChunkShape<KEYS, DELTA> Shape;
+  alignas(16) float k[CHUNK * Shape::PITCH], q[CHUNK * Shape::PITCH];
+  float v[CHUNK * Shape::WIDTH];
+  alignas(16) float table[ChunkTable<DELTA>::SIZE];
 };
 
 /** A thread's part of a chunk on its way. Rows from `count` on are zeros. */
 template <u32 KEYS, bool DELTA>
 struct ChunkLoad {
-  static constexpr u32 WIDTH = ChunkShape<KEYS, DELTA>::WIDTH, FOURS = CHUNK * KEYS / 4;
+  typedef ChunkShape<KEYS, DELTA> Shape;
+  static constexpr u32 WIDTH = Shape::WIDTH, PITCH = Shape::PITCH, FOURS = CHUNK * KEYS / 4;
   static constexpr u32 EACH = (FOURS + CHUNK_THREADS - 1) / CHUNK_THREADS, VALUES = CHUNK * WIDTH / CHUNK_THREADS;
   static constexpr u32 TABLE = ChunkTable<DELTA>::SIZE / 4;
   Vec<float, 4> k[EACH], q[EACH], table;
@@ -124,8 +130,9 @@ struct ChunkLoad {
     for (u32 i = 0; i < EACH; ++i) {
       const u32 place = thread + i * CHUNK_THREADS;
       if (place >= FOURS) continue;
-      storeVec(to.k + place * 4, k[i]);
-      storeVec(to.q + place * 4, q[i]);
+      const u32 at = place / (KEYS / 4) * PITCH + place % (KEYS / 4) * 4;
+      storeVec(to.k + at, k[i]);
+      storeVec(to.q + at, q[i]);
     }
 #pragma unroll
     for (u32 i = 0; i < VALUES; ++i) to.v[thread + i * CHUNK_THREADS] = v[i];
@@ -152,6 +159,8 @@ struct ChunkState {
     held = shared + group * Shape::HELD;
   }
 
+  /** Of its block's columns, the group's first. */
+  X_DEVICE u32 first() const { return group * 4; }
   X_DEVICE u32 key(u32 e) const { return e / 4 * 4 * LANES + part * 4 + e % 4; }
 
   /** @param from the head's [valueDim, KEYS] from the group's first column on, or null; columns from `left` on are none */
@@ -261,45 +270,6 @@ struct ChunkState {
       if (t < count && first + c < opaque(left)) out[t * outRow + first + c] = read[c];
   }
 };
-
-/** A block a sequence, head and part of its columns. */
-template <u32 KEYS, class Rule>
-X_DEVICE void decayedChunks(const Decayed& p, const Rule&, const float* tables) {
-  constexpr bool DELTA = sameType<Rule, Delta>;
-  typedef ChunkShape<KEYS, DELTA> Shape;
-  typedef Chunk<KEYS, DELTA> Staged;
-  X_SHARED(Staged, chunks, 2);
-  X_SHARED(float, held, Shape::GROUPS * Shape::HELD);
-  early::await();
-  early::letNextBegin();
-  const bool wide = aligned16(p.k) && aligned16(p.q) && p.kRow % 4 == 0 && p.qRow % 4 == 0;
-  const u32 parts = (p.valueDim + Shape::WIDTH - 1) / Shape::WIDTH;
-  const u64 size = (u64)p.heads * p.valueDim * KEYS, outRow = (u64)p.heads * p.valueDim;
-  ChunkState<KEYS, DELTA> state(held);
-  ChunkLoad<KEYS, DELTA> load;
-  u32 turn = 0;
-  X_FOR_SPLIT(item, (u64)p.at.sequences * p.heads * parts) {
-    const u32 sequence = (u32)(item / parts / p.heads), head = (u32)(item / parts % p.heads);
-    const u32 column = (u32)(item % parts) * Shape::WIDTH, own = column + state.group * 4;
-    const u32 left = own < p.valueDim ? p.valueDim - own : 0, keyHead = head / p.group % p.keyHeads;
-    const u64 place = (u64)head * p.valueDim + own;
-    const float* first = p.at.first(p.states, sequence, size);
-    float* last = p.at.last(p.states, sequence, size);
-    const u64 end = p.at.end(sequence);
-    u64 row = p.at.starts[sequence], chunk = firstChunk(p.at, sequence);
-    state.load(first ? first + place * KEYS : nullptr, left);
-    if (row < end) load.begin(p, tables, wide, row, rowsOfChunk(row, end), chunk, head, keyHead, column);
-    for (; row < end; row += CHUNK, turn ^= 1) {
-      // What others may still read is the chunk before, in the other place.
-      load.end(chunks[turn]);
-      barrier();
-      const u64 next = row + CHUNK;
-      if (next < end) load.begin(p, tables, wide, next, rowsOfChunk(next, end), ++chunk, head, keyHead, column);
-      state.advance(chunks[turn], rowsOfChunk(row, end), p.out + row * outRow + place, outRow, left);
-    }
-    if (last) state.store(last + place * KEYS, left);
-  }
-}
 
 #endif
 

@@ -50,7 +50,8 @@ const HOST_COLUMNS = 4;
 const HOST_CHANNELS = 16;
 const THREADS = 128;
 const SCAN_CHUNK_CHANNELS = SCAN_CHUNK_THREADS / SCAN_CHUNK_LANES;
-/** Numbers of a chunk's table (kernels/recurrent/chunks.h). */
+/** Columns of a block on NVIDIA's matrix units, and numbers of a chunk's table (kernels/recurrent/chunks.h). */
+const TILE_COLUMNS = 64;
 const TABLE = { ssd: 84, gated_delta_rule: 148 };
 const LSTM_THREADS = 1024;
 /** Few channels a block, so that few of them are many blocks. */
@@ -242,7 +243,9 @@ export class DeviceRecurrentOps implements RecurrentOps {
   ): void {
     const chunks = Math.floor(rows / RECURRENT_CHUNK) + sequences;
     const lanes = keyDim === 256 || (keyDim === 128 && rule === 'gated_delta_rule') ? 2 * LANES : LANES;
-    const width = (4 * RECURRENT_CHUNK_THREADS) / lanes;
+    const { platform } = this.#device.hip;
+    const isTiled = platform === 'cuda' && keyDim <= 128;
+    const width = isTiled ? TILE_COLUMNS : (4 * RECURRENT_CHUNK_THREADS) / lanes;
     const tables = this.#device.allocUninit(chunks * heads * TABLE[rule], 'f32');
     try {
       launch(
