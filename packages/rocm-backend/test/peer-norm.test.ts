@@ -272,7 +272,7 @@ describe.each(groups)('norms of sums of few rows over $device', ({ device, size 
   it.each([
     ['f16', 1, 4096, []],
     ['bf16', 3, 1020, ['deltaScale']],
-    ['f32', 4, 2880, ['beta', 'centred']],
+    ['f32', 2, 2880, ['beta', 'centred']],
     ['blocks', 2, 2048, []],
     ['both', 1, 4096, ['deltaAlpha']],
     ['blocks', 1, 8192, ['deltaAlpha', 'beta']],
