@@ -6,19 +6,13 @@ import { randomBytes } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice, RocmStorage } from '../src/index';
 import { launchAllReducePeers, launchNormOfRanks, launchSummedNorm } from '../src/launchers/collectives';
+import { launchedOn } from './launched';
 
 const COUNT = 37;
 
 describe.each(kernelDevices())('every kernel of COLLECTIVES on %s', (device) => {
   const backend = device.backend as RocmDevice;
-  /** Launches a kernel that fills `count` elements and gives their bytes. */
-  const launched = (dtype: DType, count: number, launch: (out: RocmStorage) => void) => {
-    const out = backend.zeros(count, dtype);
-    launch(out);
-    const bytes = out.toHostSync();
-    out.dispose();
-    return bytes;
-  };
+  const launched = launchedOn(backend);
 
   it.each([
     ['f32', ''],

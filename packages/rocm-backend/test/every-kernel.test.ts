@@ -32,6 +32,7 @@ import {
   directConvTranspose2d,
   directGroups,
 } from '../src/ops/conv';
+import { launchedOn } from './launched';
 
 const COUNT = 37;
 const line = Layout.contiguous([COUNT]);
@@ -55,14 +56,7 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
   };
   const same = (pair: Pair, label: string, op: (side: Side) => BackendStorage) =>
     expectClose(pair.run(op), label, { relative: 1e-5, absolute: 1e-6 });
-  /** Launches a kernel that fills `count` elements and gives their bytes. */
-  const launched = (dtype: DType, count: number, launch: (out: RocmStorage) => void) => {
-    const out = backend.zeros(count, dtype);
-    launch(out);
-    const bytes = out.toHostSync();
-    out.dispose();
-    return bytes;
-  };
+  const launched = launchedOn(backend);
   const ptr = (storage: BackendStorage) => (storage as RocmStorage).ptr;
 
   it.each(DTYPES)('unary, affine and copies of %s', (dtype) => {

@@ -209,10 +209,13 @@ describe.each(groups)('norms of sums over $device', ({ device, size }) => {
         const few = values(4, 1024, 5 + rank);
         communicator.sumLater(few);
         const count = calls() - before;
+        // A norm of x and a sum that is x.
+        const same = values(600, 1024, 8 + rank);
         const rowsOfX = x.narrow(0, 8, 4);
-        const made = [norm(x, view, { alpha }, 'f16'), norm(rowsOfX, few, { alpha }, 'f16')];
+        communicator.sumLater(same);
+        const made = [norm(x, view, { alpha }, 'f16'), norm(rowsOfX, few, { alpha }, 'f16'), norm(same, same, { alpha }, 'f16')];
         for (const { sum, normed } of made) bits.push(await hash(sum), await hash(normed));
-        for (const one of [alpha, x, rowsOfX, whole, view, few, ...made.flatMap(({ sum, normed }) => [sum, normed])]) one.dispose();
+        for (const one of [alpha, x, rowsOfX, whole, view, few, same, ...made.flatMap(({ sum, normed }) => [sum, normed])]) one.dispose();
         return { bits, calls: [count] };`;
       const { joined } = await both(device, body);
       expect(joined.calls).toEqual([1]);
@@ -220,30 +223,6 @@ describe.each(groups)('norms of sums over $device', ({ device, size }) => {
       const told = { device, environment: device.map((_, rank) => (rank === 1 ? { X_PEER_NORMS: '0' } : {})) };
       const outcomes = await ranks(size, `return { bits: [], calls: [Number(communicator.joinsSums)] };`, told);
       for (const { calls } of valuesOf(outcomes)) expect(calls).toEqual([0]);
-    },
-    SLOW,
-  );
-
-  it(
-    'end with one error when a rank does not come',
-    async () => {
-      const body = `${PRELUDE}
-        const x = values(600, 1024, 1), alpha = Tensor.ones([1024], 'f32', device);
-        if (rank === 1) { await othersEnd(input); communicator.abort(); return 'late'; }
-        const delta = values(600, 1024, 2);
-        try {
-          communicator.sumLater(delta);
-          await norm(x, delta, { alpha }, 'f16').normed.toArray();
-          communicator.sumLater(delta);
-        } finally {
-          end(input);
-        }
-        return 'nothing happened';`;
-      vi.stubEnv('X_PEER_NORMS', '1');
-      const input = ends(size);
-      const [first, second, ...others] = await ranks(size, OTHERS + body, { device, timeoutMs: 3000, input });
-      for (const { error } of [first, ...others]) expect(error).toMatchObject({ code: 'RANK_TIMEOUT', rank: 1 });
-      expect(second.value).toBe('late');
     },
     SLOW,
   );
@@ -375,14 +354,21 @@ describe.each(groups)('norms of sums of few rows over $device', ({ device, size 
     },
     SLOW,
   );
+});
 
-  it(
-    'end with one error when a rank does not come',
-    async () => {
-      const body = `${PRELUDE}${FEW}
-        const x = values(2, 1024, 1), alpha = Tensor.ones([1024], 'f32', device);
+describe.each(groups)('norms of sums of any rows over $device', ({ device, size }) => {
+  afterEach(() => void vi.unstubAllEnvs());
+
+  it.each([
+    ['600 rows', '1', 600],
+    ['two rows', undefined, 2],
+  ] as const)(
+    'end with one error when a rank does not come: %s',
+    async (_, setting, rows) => {
+      const body = `${PRELUDE}
+        const x = values(${rows}, 1024, 1), alpha = Tensor.ones([1024], 'f32', device);
         if (rank === 1) { await othersEnd(input); communicator.abort(); return 'late'; }
-        const delta = exact(2, 1024, 2);
+        const delta = values(${rows}, 1024, 2);
         try {
           communicator.sumLater(delta);
           await norm(x, delta, { alpha }, 'f16').normed.toArray();
@@ -391,7 +377,7 @@ describe.each(groups)('norms of sums of few rows over $device', ({ device, size 
           end(input);
         }
         return 'nothing happened';`;
-      vi.stubEnv('X_PEER_NORMS', undefined);
+      vi.stubEnv('X_PEER_NORMS', setting);
       const input = ends(size);
       const [first, second, ...others] = await ranks(size, OTHERS + body, { device, timeoutMs: 3000, input });
       for (const { error } of [first, ...others]) expect(error).toMatchObject({ code: 'RANK_TIMEOUT', rank: 1 });
