@@ -72,10 +72,9 @@ export function checkUses(project) {
   checkCopies(project);
 }
 
-/** Strictly, the packages' own declarations too, with each way of resolving that they document. */
+/** Strictly, the packages' own declarations too, with each way of resolving that they document, by TypeScript 5 and 7. */
 function checkTypes(project) {
   for (const file of ['typed.mts', 'typed.cts']) writeFileSync(join(project, file), TYPED);
-  const tsc = join(root, 'node_modules/.bin/tsc');
   const strict = ['--noEmit', '--strict', '--target', 'es2022', '--lib', 'es2022,esnext.disposable,dom'];
   const types = ['--typeRoots', join(root, 'node_modules/@types'), '--types', 'node'];
   const modes = {
@@ -87,8 +86,12 @@ function checkTypes(project) {
     bundler: ['--module', 'esnext', '--moduleResolution', 'bundler', 'typed.mts'],
   };
   for (const [mode, args] of Object.entries(modes)) {
-    const result = spawnSync(tsc, [...strict, ...types, ...args], { cwd: project, encoding: 'utf8' });
-    report(`TypeScript, ${mode}`, result);
+    // Of TypeScript 7 on there is no node10.
+    for (const compiler of mode === 'node10' ? ['typescript'] : ['typescript', 'typescript-native']) {
+      const tsc = join(root, 'node_modules', compiler, 'bin/tsc');
+      const all = [tsc, ...strict, ...types, ...args];
+      report(`${compiler}, ${mode}`, spawnSync(process.execPath, all, { cwd: project, encoding: 'utf8' }));
+    }
   }
 }
 

@@ -9,7 +9,7 @@ namespace xhip::host {
 
 Status Device::open(std::unique_ptr<Device>* out, const CpuInfo& cpu) {
   std::unique_ptr<Device> device(new Device);
-  device->pool_ = ThreadPool::create(cpu.nodes, cpu.cores);
+  device->pool_ = ThreadPool::create(cpu.nodes, cpu.cores, cpu.spins);
   if (!device->pool_) return fail(kOutOfMemory, "%u worker threads cannot be started", cpu.threads);
   device->tiles_ = cpu.tiles;
   device->memory_.placeOn(cpu.nodes);

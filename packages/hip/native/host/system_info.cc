@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <vector>
@@ -155,6 +156,12 @@ Status readCpu(CpuInfo* out) {
       return fail(kInvalidValue, "X_HOST_THREADS=%.40s is not a number from 1 to 1024: unset it", wanted);
     }
     cpu.threads = static_cast<uint32_t>(threads);
+  }
+  if (const char* spin = std::getenv("X_HOST_SPIN"); spin && *spin) {
+    if (std::strcmp(spin, "0") != 0 && std::strcmp(spin, "1") != 0) {
+      return fail(kInvalidValue, "X_HOST_SPIN=%.40s is neither 0 nor 1: unset it", spin);
+    }
+    cpu.spins = *spin == '1';
   }
   cpu.nodes = shareThreads(topology, cpu.threads);
   cpu.clockRateKHz = clockRate();

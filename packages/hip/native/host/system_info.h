@@ -17,6 +17,7 @@ struct CpuInfo {
   std::string name;     // brand string
   uint32_t cores = 1;   // logical ones that this process may use (affinity and container quota)
   uint32_t threads = 1; // workers to start: one a physical core, or as X_HOST_THREADS says
+  bool spins = true;    // whether they wait awake for a moment before they sleep, as X_HOST_SPIN says
   std::vector<NodeThreads> nodes;  // where they run
   int clockRateKHz = 0;
   int l2CacheBytes = 0;
@@ -27,8 +28,8 @@ struct MemoryInfo {
   uint64_t availableBytes = 0;
 };
 
-// Reads the CPU, then the switches X_HOST_ARCH (a lower level to use) and X_HOST_THREADS. kInvalidValue when a switch
-// is malformed or asks for a level that the CPU lacks.
+// Reads the CPU, then the switches X_HOST_ARCH (a lower level to use), X_HOST_THREADS and X_HOST_SPIN. kInvalidValue when a
+// switch is malformed or asks for a level that the CPU lacks.
 Status readCpu(CpuInfo* out);
 
 // From /proc/meminfo, lowered by the container's limit.

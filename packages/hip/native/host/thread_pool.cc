@@ -30,16 +30,16 @@ void bindTo(pthread_t thread, const std::vector<uint32_t>& cpus) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(const std::vector<NodeThreads>& nodes, uint32_t threads, uint32_t cores)
-    : policy_(threads <= cores && cores > 1), nodes_(nodes), maxSpinners_(cores - 1) {
+ThreadPool::ThreadPool(const std::vector<NodeThreads>& nodes, uint32_t threads, uint32_t cores, bool spins)
+    : policy_(spins && threads <= cores && cores > 1), nodes_(nodes), maxSpinners_(cores - 1) {
   workers_.reserve(threads);
   sleepers_.reserve(threads);
 }
 
-std::unique_ptr<ThreadPool> ThreadPool::create(const std::vector<NodeThreads>& nodes, uint32_t cores) {
+std::unique_ptr<ThreadPool> ThreadPool::create(const std::vector<NodeThreads>& nodes, uint32_t cores, bool spins) {
   uint32_t threads = 0;
   for (const NodeThreads& node : nodes) threads += node.threads;
-  std::unique_ptr<ThreadPool> pool(new ThreadPool(nodes, threads, cores));
+  std::unique_ptr<ThreadPool> pool(new ThreadPool(nodes, threads, cores, spins));
   for (uint32_t i = 0, node = 0, before = 0; i < threads; ++i) {
     for (; i - before == nodes[node].threads; ++node) before = i;
     auto thread = std::make_unique<Thread>();

@@ -50,8 +50,8 @@ using RangeFunction = void (*)(const void* task, unsigned char* scratch, uint64_
 class ThreadPool {
  public:
   // Null when threads or their scratch memory cannot be had. `nodes`: how many threads run where, at least one; they are bound
-  // to their node where there are several. `cores`: how many the process may use.
-  static std::unique_ptr<ThreadPool> create(const std::vector<NodeThreads>& nodes, uint32_t cores);
+  // to their node where there are several. `cores`: how many the process may use. `spins`: whether threads wait awake at all.
+  static std::unique_ptr<ThreadPool> create(const std::vector<NodeThreads>& nodes, uint32_t cores, bool spins = true);
   ~ThreadPool();  // joins; nothing may be scheduled any more
 
   // How many of `total` blocks are those of the first `workers` workers: floor(total * workers / threads), which has room for any total.
@@ -109,7 +109,7 @@ class ThreadPool {
     Job job;
   };
 
-  ThreadPool(const std::vector<NodeThreads>& nodes, uint32_t threads, uint32_t cores);
+  ThreadPool(const std::vector<NodeThreads>& nodes, uint32_t threads, uint32_t cores, bool spins);
   static void* threadMain(void* thread);
   void loop(Thread& thread);
   Runnable* takeReady();

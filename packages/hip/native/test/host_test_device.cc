@@ -42,6 +42,9 @@ TEST(switches_are_checked) {
   CHECK_EQ(status("X_HOST_THREADS", "0"), kInvalidValue);
   CHECK_EQ(status("X_HOST_THREADS", "two"), kInvalidValue);
   CHECK_EQ(status("X_HOST_THREADS", "3"), kSuccess);
+  CHECK_EQ(status("X_HOST_SPIN", "10"), kInvalidValue);
+  CHECK_EQ(status("X_HOST_SPIN", "no"), kInvalidValue);
+  CHECK_EQ(status("X_HOST_SPIN", "1"), kSuccess);
 #if defined(__x86_64__)
   CHECK_EQ(status("X_HOST_ARCH", "x86-64"), kNoDevice);
   setenv("X_HOST_ARCH", "x86-64-v2", 1);

@@ -28,6 +28,29 @@ export const Q8_0: BlockFormat = {
       for (let j = 0; j < SIZE; j++) out[o + j] = d * ((src[p + 2 + j] << 24) >> 24);
     }
   },
+  multiply(src, rowBytes, rows, x, out, to) {
+    const quants = new Int8Array(src.buffer, src.byteOffset, src.byteLength);
+    // Two rows at a time, so that a value of x is read once for both; the last one of an odd number with itself.
+    for (let row = 0; row < rows; row += 2) {
+      const both = row + 1 < rows;
+      let [first, second] = [0, 0];
+      for (let i = 0, p = row * rowBytes, q = both ? p + rowBytes : p; i < x.length; i += SIZE, p += 34, q += 34) {
+        let [a, b, c, d] = [0, 0, 0, 0];
+        for (let j = 0; j < SIZE; j += 2) {
+          const even = x[i + j];
+          const odd = x[i + j + 1];
+          a += even * quants[p + 2 + j];
+          b += odd * quants[p + 3 + j];
+          c += even * quants[q + 2 + j];
+          d += odd * quants[q + 3 + j];
+        }
+        first += readHalf(src, p) * (a + b);
+        second += readHalf(src, q) * (c + d);
+      }
+      out[to + row] = first;
+      if (both) out[to + row + 1] = second;
+    }
+  },
   quantize(x, xOffset, out, outOffset, blocks) {
     for (let b = 0, p = outOffset, i = xOffset; b < blocks; b++, p += 34, i += SIZE) {
       const d = Math.fround(amax32(x, i) / 127);
