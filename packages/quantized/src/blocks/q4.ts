@@ -27,6 +27,22 @@ export const Q4_0: BlockFormat = {
       }
     }
   },
+  multiply(src, rowBytes, rows, x, out, to) {
+    for (let row = 0; row < rows; row++) {
+      let total = 0;
+      for (let i = 0, p = row * rowBytes; i < x.length; i += SIZE, p += 18) {
+        let low = 0;
+        let high = 0;
+        for (let j = 0; j < 16; j++) {
+          const both = src[p + 2 + j];
+          low += x[i + j] * ((both & 15) - 8);
+          high += x[i + 16 + j] * ((both >> 4) - 8);
+        }
+        total += readHalf(src, p) * (low + high);
+      }
+      out[to + row] = total;
+    }
+  },
   quantize(x, xOffset, out, outOffset, blocks) {
     for (let b = 0, p = outOffset, i = xOffset; b < blocks; b++, p += 18, i += SIZE) {
       const d = Math.fround(extremeOf(x, i, SIZE) / -8);

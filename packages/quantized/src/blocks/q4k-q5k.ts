@@ -47,6 +47,31 @@ export const Q4_K: BlockFormat = {
       }
     }
   },
+  multiply(src, rowBytes, rows, x, out, to) {
+    const sums = groupSums(x);
+    for (let row = 0; row < rows; row++) {
+      let total = 0;
+      for (let i = 0, p = row * rowBytes; i < x.length; i += SUPER, p += 144) {
+        let scaled = 0;
+        let least = 0;
+        for (let pair = 0; pair < 4; pair++) {
+          const q = p + 16 + pair * 32;
+          const at = i + pair * 64;
+          let low = 0;
+          let high = 0;
+          for (let l = 0; l < 32; l++) {
+            const both = src[q + l];
+            low += x[at + l] * (both & 15);
+            high += x[at + 32 + l] * (both >> 4);
+          }
+          scaled += scaleOf(src, p + 4, 2 * pair) * low + scaleOf(src, p + 4, 2 * pair + 1) * high;
+          least += minOf(src, p + 4, 2 * pair) * sums[at >> 5] + minOf(src, p + 4, 2 * pair + 1) * sums[(at >> 5) + 1];
+        }
+        total += readHalf(src, p) * scaled - readHalf(src, p + 2) * least;
+      }
+      out[to + row] = total;
+    }
+  },
   quantize(x, xOffset, out, outOffset, blocks) {
     for (let b = 0, p = outOffset, i = xOffset; b < blocks; b++, p += 144, i += SUPER) {
       fitGroups(x, i, out, p, 15, STEPS_4);
@@ -60,6 +85,13 @@ export const Q4_K: BlockFormat = {
     }
   },
 };
+
+/** Of each 32 values, which have one offset. */
+function groupSums(x: Float64Array): Float64Array {
+  const sums = new Float64Array(x.length / 32);
+  for (let i = 0; i < x.length; i++) sums[i >> 5] += x[i];
+  return sums;
+}
 
 export const Q5_K: BlockFormat = {
   type: 'q5_K',

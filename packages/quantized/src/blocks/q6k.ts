@@ -24,7 +24,7 @@ export const Q6_K: BlockFormat = {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 210, o += SUPER) {
       const d = readHalf(src, p + 208);
       for (let group = 0; group < 16; group++) {
-        const scale = d * ((src[p + 192 + group] << 24) >> 24);
+        const scale = d * signed(src[p + 192 + group]);
         const run = (group >> 1) & 3;
         const within = (group & 1) * 16;
         const low = p + (group >> 3) * 64 + (run & 1) * 32 + within;
@@ -38,6 +38,40 @@ export const Q6_K: BlockFormat = {
       }
     }
   },
+  multiply(src, rowBytes, rows, x, out, to) {
+    for (let row = 0; row < rows; row++) {
+      let total = 0;
+      for (let i = 0, p = row * rowBytes; i < x.length; i += SUPER, p += 210) {
+        let scaled = 0;
+        // Sixteen of each of a half's four runs at a time.
+        for (let part = 0; part < 4; part++) {
+          const half = part >> 1;
+          const within = (part & 1) * 16;
+          const low = p + half * 64 + within;
+          const high = p + 128 + half * 32 + within;
+          const at = i + half * 128 + within;
+          let a = 0;
+          let b = 0;
+          let c = 0;
+          let d = 0;
+          for (let l = 0; l < 16; l++) {
+            const first = src[low + l];
+            const second = src[low + 32 + l];
+            const pairs = src[high + l];
+            a += x[at + l] * (((first & 15) | ((pairs & 3) << 4)) - 32);
+            b += x[at + 32 + l] * (((second & 15) | ((pairs & 12) << 2)) - 32);
+            c += x[at + 64 + l] * (((first >> 4) | (pairs & 48)) - 32);
+            d += x[at + 96 + l] * (((second >> 4) | ((pairs & 192) >> 2)) - 32);
+          }
+          const scale = p + 192 + half * 8 + (part & 1);
+          scaled += signed(src[scale]) * a + signed(src[scale + 2]) * b;
+          scaled += signed(src[scale + 4]) * c + signed(src[scale + 6]) * d;
+        }
+        total += readHalf(src, p + 208) * scaled;
+      }
+      out[to + row] = total;
+    }
+  },
   quantize(x, xOffset, out, outOffset, blocks) {
     for (let b = 0; b < blocks; b++) quantizeBlock(x, xOffset + b * SUPER, out, outOffset + b * 210);
   },
@@ -47,6 +81,10 @@ export const Q6_K: BlockFormat = {
     }
   },
 };
+
+function signed(byte: number): number {
+  return (byte << 24) >> 24;
+}
 
 /** One block; ggml takes the importance here as it is, where other formats scale it by the size of values. */
 function quantizeBlock(

@@ -33,9 +33,13 @@ export const Q8_0: BlockFormat = {
     // Two rows at a time, so that a value of x is read once for both; the last one of an odd number with itself.
     for (let row = 0; row < rows; row += 2) {
       const both = row + 1 < rows;
-      let [first, second] = [0, 0];
+      let first = 0;
+      let second = 0;
       for (let i = 0, p = row * rowBytes, q = both ? p + rowBytes : p; i < x.length; i += SIZE, p += 34, q += 34) {
-        let [a, b, c, d] = [0, 0, 0, 0];
+        let a = 0;
+        let b = 0;
+        let c = 0;
+        let d = 0;
         for (let j = 0; j < SIZE; j += 2) {
           const even = x[i + j];
           const odd = x[i + j + 1];
