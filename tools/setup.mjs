@@ -57,7 +57,11 @@ await step(
 if (values.for === 'test') await ensureHelm();
 
 // The packages wait for one another, and leave cores to the kernels.
-await Promise.all([systemPackages.then(() => Promise.all([kernels(), addon()])), packages()]);
+await Promise.all([
+  systemPackages.compilers.then(() => Promise.all([kernels(), addon()])),
+  systemPackages.rest,
+  packages(),
+]);
 
 function kernels() {
   const options = values.for === 'test' && !values.kernels ? ['--for-tests'] : [];

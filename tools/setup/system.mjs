@@ -14,7 +14,8 @@ const DEVICE_LIBRARIES = [
   '/usr/lib/rocm',
 ];
 
-export async function ensureSystemPackages({ purpose, targets }) {
+/** Promises: that what compiles is there, and that the rest is, which is installed behind it. */
+export function ensureSystemPackages({ purpose, targets }) {
   const required = missingPackages(targets, purpose);
   // For tests only. Debian's HIP runtime finds no device on most machines, but how that is reported is checked; with
   // OpenBLAS the products of the cpu device run through a real library; a browser runs the js device; Redis holds a queue
@@ -29,7 +30,9 @@ export async function ensureSystemPackages({ purpose, targets }) {
   };
   const absent = Object.keys(optional).filter((name) => !(name.startsWith('lib') ? hasLibrary(name) : has(name)));
   const wanted = purpose === 'test' && isDebian() ? absent.map((name) => optional[name]) : [];
-  if (required.length === 0 && (wanted.length === 0 || !isRoot())) return;
+  if (required.length === 0 && (wanted.length === 0 || !isRoot())) {
+    return { compilers: Promise.resolve(), rest: Promise.resolve() };
+  }
   if (!isDebian()) {
     fail(
       required,
@@ -38,11 +41,14 @@ export async function ensureSystemPackages({ purpose, targets }) {
   }
   if (!isRoot()) fail(required, `Run: sudo apt-get install -y ${resolve(required).join(' ')}`);
   say('system packages from the distribution ...');
-  await run('apt-get', ['update', '-qq']);
-  const available = wanted.filter(isAvailable);
-  await run('apt-get', ['install', '-y', '-qq', '--no-install-recommends', ...resolve(required), ...available], {
-    DEBIAN_FRONTEND: 'noninteractive',
-  });
+  const compilers = run('apt-get', ['update', '-qq']).then(() => install(resolve(required)));
+  return { compilers, rest: compilers.then(() => install(wanted.filter(isAvailable))) };
+}
+
+async function install(names) {
+  if (names.length === 0) return;
+  const options = ['-y', '-qq', '--no-install-recommends'];
+  await run('apt-get', ['install', ...options, ...names], { DEBIAN_FRONTEND: 'noninteractive' });
 }
 
 // Names of what is missing; `clang`, `lld` and `llvm` stand for the newest version that the distribution has. The compilers
