@@ -49,7 +49,7 @@ export type QuantizeWeighted = (
 
 /**
  * The products of `rows` rows at `src`, each `rowBytes` long, with `x`, a row of as many values, into `out[to ...]`: sums in doubles,
- * in which a block's scale is multiplied with the sum of its values.
+ * in which a scale is multiplied with the sum of what it belongs to.
  */
 export type Multiply = (
   src: Uint8Array,
@@ -63,7 +63,7 @@ export type Multiply = (
 export interface BlockFormat extends BlockFacts {
   readonly type: QuantType;
   readonly dequantize: Dequantize;
-  /** Twice as fast as to read a row first. Absent where that would not be so. */
+  /** Takes half of the time or less that rows take which are read first, as they are where it is absent. */
   readonly multiply?: Multiply;
   /** Absent where we can read a format but not write it. */
   readonly quantize?: Quantize;
