@@ -154,6 +154,7 @@ async function emulated() {
   const named = (list) => list.split(' ').map((name) => `${folder}/${name}.test.ts`);
   const products = named('gemm-kernels attention decode experts linear quantized-products');
   const all = [
+    'packages/engine/test/architectures.test.ts',
     'packages/engine/test/halves.test.ts',
     'packages/engine/test/mixed-attention.test.ts',
     'packages/engine/test/sampling.test.ts',
@@ -173,12 +174,10 @@ async function emulated() {
       'every-kernel every-collective every-reduction every-block-type every-paged-attention attention-parts decode-attention decode-biased',
     ),
   ];
-  // What is the same on every chip, as long as its kernels are right there.
-  const once = ['architectures', 'host-experts', 'prompt-graphs', 'step-ahead', 'switched-off', 'warm-up'].map(
+  // What is the same on every chip.
+  const once = ['host-experts', 'prompt-graphs', 'step-ahead', 'switched-off', 'warm-up'].map(
     (name) => `packages/engine/test/${name}.test.ts`,
   );
-  // Products of few rows and of types that no matrix unit takes are those of the other chips.
-  const units = ['--testNamePattern', '^(?!.*some rows of activations)'];
   // What several devices do together.
   const together = [...named('peers peer-all-reduce peer-norm'), 'packages/engine/test/parallel-gpus.test.ts'];
   // Two chips at a time with a worker each, the longest first: compilations and a chip's longest file would leave a core idle.
@@ -189,7 +188,7 @@ async function emulated() {
       ['gfx1100', together, 3],
     ],
     [['gfx942', all]],
-    ...['gfx950', 'gfx90a', 'gfx908', 'gfx1201'].map((chip) => [[chip, [...products, ...units]]]),
+    ...['gfx950', 'gfx90a', 'gfx908', 'gfx1201'].map((chip) => [[chip, products]]),
   ];
   const lanes = Math.min(2, availableParallelism());
   const total = { passed: 0, failed: 0 };
