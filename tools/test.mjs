@@ -15,7 +15,7 @@ const report = join(scratch, 'vitest.json');
 const ROUNDS = [
   {
     driver: hostDriver,
-    // Compiled TypeScript, in a third of the time; what needs the compiler's API takes the package of that name.
+    // TypeScript as machine code, which takes a quarter of the time; what needs its API takes the package of that name.
     types: (out) => command(out, process.execPath, ['node_modules/typescript-native/bin/tsc', '-p', 'tsconfig.json']),
     lint: (out) => command(out, bin('biome'), ['check', '--error-on-warnings', '.']),
     layers: (out) => command(out, process.execPath, ['tools/lint/layers.mjs']),

@@ -63,7 +63,7 @@ export type Multiply = (
 export interface BlockFormat extends BlockFacts {
   readonly type: QuantType;
   readonly dequantize: Dequantize;
-  /** Takes half of the time or less that rows take which are read first, as they are where it is absent. */
+  /** Faster than to read rows first, which is done where it is absent. */
   readonly multiply?: Multiply;
   /** Absent where we can read a format but not write it. */
   readonly quantize?: Quantize;
