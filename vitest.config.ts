@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { LONG, testFiles } from './tools/test/projects.ts';
+import { available as native, prepare } from './tools/test/typescript.mjs';
 
 const source = (name: string) => {
   const [folder, part = ''] = name.split('/');
@@ -11,6 +12,7 @@ const source = (name: string) => {
 const packages = readdirSync(new URL('./packages', import.meta.url));
 
 const files = testFiles();
+if (native) await prepare();
 
 /** The longest first, then a project after the other, for a process is shared by files that follow each other. */
 class LongestFirst extends BaseSequencer {
@@ -21,6 +23,7 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
+const loader = native ? ['tools/test/typescript.mjs'] : [];
 const shared = 'tools/test/shared-process.ts';
 
 export default defineConfig({
@@ -36,19 +39,20 @@ export default defineConfig({
   },
   test: {
     projects: [
-      { extends: true, test: { name: 'own', include: files.own } },
+      { extends: true, test: { name: 'own', include: files.own, setupFiles: loader } },
       {
         extends: true,
         test: {
           name: 'backend',
           include: files.backend,
           isolate: false,
-          setupFiles: ['packages/rocm-backend/src/index.ts', shared],
+          setupFiles: [...loader, 'packages/rocm-backend/src/index.ts', shared],
         },
       },
-      { extends: true, test: { name: 'plain', include: files.plain, isolate: false, setupFiles: [shared] } },
+      { extends: true, test: { name: 'plain', include: files.plain, isolate: false, setupFiles: [...loader, shared] } },
     ],
     globalSetup: 'tools/test/temporary.ts',
+    experimental: native ? { viteModuleRunner: false, nodeLoader: false } : {},
     pool: 'forks',
     maxWorkers: 2,
     // Young objects have room: with Node's 16 MB a tenth of a worker's time goes to clearing them.

@@ -8,6 +8,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ensureHelm } from './setup/helm.mjs';
+import { ensureNewerNode } from './setup/node.mjs';
 import { root, run, say, step } from './setup/steps.mjs';
 import { ensureSystemPackages } from './setup/system.mjs';
 
@@ -54,7 +55,10 @@ await step(
   () => run(process.execPath, [pnpm, 'install', '--frozen-lockfile', '--reporter=append-only']),
 );
 
-if (values.for === 'test') await ensureHelm();
+if (values.for === 'test') {
+  await ensureNewerNode();
+  await ensureHelm();
+}
 
 // The packages wait for one another, and leave cores to the kernels.
 await Promise.all([

@@ -6,11 +6,14 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { basename, delimiter, join, relative } from 'node:path';
 import { nativeTarget } from '../packages/hip/scripts/targets.mjs';
+import { newerPath } from './setup/node.mjs';
 import { root } from './setup/steps.mjs';
 
 const bin = (name) => join(root, 'node_modules/.bin', name);
 const scratch = join(root, '.cache/test');
 const report = join(scratch, 'vitest.json');
+/** What runs in the newer Node. In the one that this runs in are the packages as users have them, the examples, and a chip (`emulated`). */
+const newer = { ...process.env, PATH: newerPath() };
 /** In order. Checks of one round run two at a time, for each leaves a core idle; those that keep every core busy are alone. */
 const ROUNDS = [
   {
@@ -22,7 +25,7 @@ const ROUNDS = [
     switches: (out) => command(out, process.execPath, ['tools/lint/switches.mjs']),
     exports: (out) => command(out, process.execPath, ['tools/lint/exports.mjs']),
   },
-  { unit: (out) => vitest(out, report, bin('vitest'), ['run'], testEnvironment()) },
+  { unit: (out) => vitest(out, report, bin('vitest'), ['run'], testEnvironment(newer)) },
   { emulated },
   // The longest first, and a release after the packages, whose compressed kernels it takes.
   {
@@ -33,7 +36,7 @@ const ROUNDS = [
     site: (out) => program(out, 'docs/build.ts', []),
     fuzz: (out) =>
       command(out, bin('vitest'), ['run', 'packages/quantized/test/fuzz.test.ts'], {
-        env: { ...process.env, X_FUZZ_SECONDS: process.env.X_FUZZ_SECONDS ?? '60' },
+        env: { ...newer, X_FUZZ_SECONDS: process.env.X_FUZZ_SECONDS ?? '60' },
       }),
     release: (out) => program(out, 'tools/release/main.ts', ['--dry-run']),
     // Judges candle's tests by the report of `unit`.
@@ -119,7 +122,7 @@ async function command(out, program, args, options) {
 
 // A TypeScript program: one test.
 function program(out, path, args) {
-  return command(out, bin('tsx'), [path, ...args]);
+  return command(out, bin('tsx'), [path, ...args], { env: newer });
 }
 
 // A program that prints a line a test, beginning with `ok` or `FAIL`.
@@ -218,7 +221,8 @@ function emulatedChip(out, chip, files, devices) {
   const tests = [bin('vitest'), 'run', '--testTimeout=300000', ...alone, ...files];
   rmSync(launchesOf(chip), { force: true });
   const env = {
-    ...testEnvironment(),
+    // All that depends on the GPU, in the oldest Node that packages take.
+    ...testEnvironment(chip === 'gfx942' ? process.env : newer),
     X_TEST_SCALE: process.env.X_TEST_SCALE ?? '0.2',
     FAKE_HIP_LAUNCHES: launchesOf(chip),
   };
@@ -254,7 +258,7 @@ function everyKernelLaunched(out, chip) {
 // What tests run in. Idle threads of `cpu` sleep, for another test has use of the core that they wait on. And the first `clang++` on
 // the path is one that compiles nothing: distributions have an old clang under that name beside a newer one, and no program may take
 // what it finds first.
-function testEnvironment() {
+function testEnvironment(environment) {
   const directory = join(scratch, 'old-clang');
   mkdirSync(directory, { recursive: true });
   const script = `#!/bin/sh
@@ -264,9 +268,9 @@ exit 1
 `;
   writeFileSync(join(directory, 'clang++'), script, { mode: 0o755 });
   return {
-    ...process.env,
-    X_HOST_SPIN: process.env.X_HOST_SPIN ?? '0',
-    PATH: `${directory}${delimiter}${process.env.PATH}`,
+    ...environment,
+    X_HOST_SPIN: environment.X_HOST_SPIN ?? '0',
+    PATH: `${directory}${delimiter}${environment.PATH}`,
   };
 }
 

@@ -99,7 +99,7 @@ describe('building', () => {
 
 describe('on a device', () => {
   const driver = buildFakeDriver();
-  const source = bundled({ kernels: join(__dirname, '../../packages/kernels/src/index.ts') }).kernels;
+  const source = bundled({ kernels: join(import.meta.dirname, '../../packages/kernels/src/index.ts') }).kernels;
   const run = (environment: Record<string, string> = {}) =>
     runOnFakes<{ names: string[]; compiled: number }>(
       undefined,

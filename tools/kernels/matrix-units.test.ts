@@ -26,7 +26,7 @@ async function instructionsOf(name: string): Promise<string> {
   const directory = mkdtempSync(join(tmpdir(), 'x-matrix-units-'));
   try {
     const [source, output] = [join(directory, 'gemm.hip'), join(directory, 'gemm.s')];
-    writeFileSync(source, amalgamate(join(__dirname, '../../kernels'), 'gemm.hip'));
+    writeFileSync(source, amalgamate(join(import.meta.dirname, '../../kernels'), 'gemm.hip'));
     const target = makeTarget(name);
     const flags = compilerFlags(target, codeObjectVersionOf(target, undefined));
     const { ok, messages } = await compile(findCompiler('amdgcn'), [...flags, '-S'], source, output);

@@ -9,7 +9,7 @@ import { describe, expect, it } from 'vitest';
 import { amalgamate } from './amalgamate';
 import { findCompiler } from './toolchain';
 
-const KERNELS = join(__dirname, '../../kernels');
+const KERNELS = join(import.meta.dirname, '../../kernels');
 const KNOWN = ['__builtin_memcpy'];
 /** Its macros, and none of clang's. */
 const FLAGS = ['-E', '-P', '-x', 'c++', '-std=c++17', '-U__clang__', '-D__CUDACC_RTC__', '-D__CUDA_ARCH__=800', '-'];

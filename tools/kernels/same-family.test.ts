@@ -15,7 +15,7 @@ import { zeroAddends } from './roundings';
 import { makeTarget } from './targets';
 import { findCompiler } from './toolchain';
 
-const KERNELS = join(__dirname, '../../kernels');
+const KERNELS = join(import.meta.dirname, '../../kernels');
 const directory = mkdtempSync(join(tmpdir(), 'x-same-family-'));
 afterAll(() => rmSync(directory, { recursive: true }));
 

@@ -1,5 +1,5 @@
 /** JSON Schema beyond the test suite: forms of texts, formats, ranges, errors, bounds, and random texts against ajv. */
-import { Ajv2020 } from 'ajv/dist/2020';
+import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { describe, expect, it } from 'vitest';
 import { compileSchema, compileToolCalls, type GrammarError, type SchemaOptions } from '../src';

@@ -6,7 +6,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
-import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020';
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import AjvDraft4 from 'ajv-draft-04';
 import addFormats from 'ajv-formats';
 import { LATER_DRAFTS } from './later-drafts';

@@ -88,7 +88,9 @@ test('the permission model, which refuses addons too, is named', () => {
      import ${JSON.stringify(modules.backend)};
      try { Device.rocm(); } catch ({ message }) { console.log(message); }`,
   );
-  const permissions = ['--experimental-permission', '--allow-fs-read=*', '--no-warnings'];
+  // Its name before and since Node 24.
+  const model = process.allowedNodeEnvironmentFlags.has('--permission') ? '--permission' : '--experimental-permission';
+  const permissions = [model, '--allow-fs-read=*', '--no-warnings'];
   const { stdout } = spawnSync(process.execPath, [...permissions, script], { encoding: 'utf8' });
   expect(stdout).toMatch(/native addons are disabled\. Start Node with --allow-addons, beside --permission/);
 });

@@ -2,6 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { NODE_24 } from '../../setup/node.mjs';
 import { APP, checkBunCompile } from './bundles.mjs';
 import { must, newProject, report, work } from './project.mjs';
 import { ran, TEXT } from './uses.mjs';
@@ -12,7 +13,7 @@ const RUNTIMES = {
   node18: `${NODE}@18.20.8`,
   node20: `${NODE}@20.20.2`,
   node22: `${NODE}@22.23.3`,
-  node24: `${NODE}@24.21.0`,
+  node24: `${NODE}@${NODE_24}`,
   bun: `npm:@oven/bun-linux-${process.arch === 'x64' ? 'x64-baseline' : 'aarch64'}@1.4.5`,
   deno: `npm:@deno/linux-${process.arch}-glibc@2.9.5`,
   yarn: '1.22.22',

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { compileSchema, Vocabulary } from '@x/grammar';
 import { ChatTemplate, ReplyParser, Tokenizer } from '@x/transformers';
-import { Ajv2020 } from 'ajv/dist/2020';
+import { Ajv2020 } from 'ajv/dist/2020.js';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { CallConstraint } from './call-constraint';
 import { callForm, forcedCall } from './call-form';
