@@ -11,7 +11,13 @@ it('blocks at even addresses are loaded without reading beyond them', { timeout:
   const directory = mkdtempSync(join(tmpdir(), 'x-loads-'));
   try {
     const program = join(directory, 'loads');
-    const paths = ['-I', join(import.meta.dirname, '../../kernels/include'), join(import.meta.dirname, 'loads.cc'), '-o', program];
+    const paths = [
+      '-I',
+      join(import.meta.dirname, '../../kernels/include'),
+      join(import.meta.dirname, 'loads.cc'),
+      '-o',
+      program,
+    ];
     execFileSync(findCompiler('host').path, [...FLAGS, ...paths], { stdio: 'pipe' });
     const { stdout } = spawnSync(program, { encoding: 'utf8' });
     expect(stdout.trim().split('\n')).toEqual(['q4_0, ok', 'q5_0, ok', 'q8_0, ok']);
