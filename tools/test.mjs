@@ -221,7 +221,7 @@ function emulatedChip(out, chip, files, devices) {
   const tests = [bin('vitest'), 'run', '--testTimeout=300000', ...alone, ...files];
   rmSync(launchesOf(chip), { force: true });
   const env = {
-    // All that depends on the GPU, in the oldest Node that packages take.
+    // All that depends on the GPU, in the Node at hand, which where CI runs is the oldest that packages take.
     ...testEnvironment(chip === 'gfx942' ? process.env : newer),
     X_TEST_SCALE: process.env.X_TEST_SCALE ?? '0.2',
     FAKE_HIP_LAUNCHES: launchesOf(chip),

@@ -1,6 +1,7 @@
 // TypeScript for Node's own loader, so that tests import modules as programs do: vite's way, a function around each module that reads
-// every import as a property, takes a second a file and a third of what the tests then take. Each module is translated once, into
-// .cache/test/js, with a map by which errors name its own lines. A Node without `registerHooks` has vite's way.
+// every import as a property, takes nearly a second a file and a quarter of what tests of the engine take. Each module is translated once, into
+// .cache/test/js, with a map by which errors name its own lines. A Node without `registerHooks` has vite's way. `vi.mock` and
+// `vi.resetModules` are vite's and do nothing here: take a copy by `bundled` of @x/testing/bundle.
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import module from 'node:module';
 import { basename, dirname, join, relative } from 'node:path';
