@@ -3,7 +3,7 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, rmSync } from 'node:fs';
 import module from 'node:module';
-import { dirname, join } from 'node:path';
+import { delimiter, dirname, join } from 'node:path';
 import { root, say, step } from './steps.mjs';
 
 export const NODE_24 = '24.21.0';
@@ -11,10 +11,10 @@ const FOLDER = join(root, '.cache/tools/node24');
 const PACKAGE = `node-linux-${process.arch}`;
 const PROGRAM = join(FOLDER, 'node_modules', PACKAGE, 'bin/node');
 
-/** PATH on which `node` has what tests ask for: this one, or what was installed; this one too where neither has. */
+/** PATH on which `node` is the installed one; PATH as it is where the Node at hand will do, or there is no other. */
 export function newerPath() {
-  const program = !module.registerHooks && existsSync(PROGRAM) ? PROGRAM : process.execPath;
-  return `${dirname(program)}:${process.env.PATH}`;
+  const path = process.env.PATH ?? '';
+  return !module.registerHooks && existsSync(PROGRAM) ? `${dirname(PROGRAM)}${delimiter}${path}` : path;
 }
 
 /** Without it the tests take longer. */
