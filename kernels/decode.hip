@@ -73,6 +73,7 @@ ACTIVATED(GeluErf, gelu_erf)
   }
 GATED(Silu, silu)
 GATED(Gelu, gelu)
+GATED(Sigmoid, sigmoid)
 
 #define GATE(Act, act, T, t)                                                                                           \
   KERNEL_EARLY(decode_gate_##act##_##t)                                                                                \
@@ -86,6 +87,9 @@ GATE(Silu, silu, bf16, bf16)
 GATE(Gelu, gelu, float, f32)
 GATE(Gelu, gelu, f16, f16)
 GATE(Gelu, gelu, bf16, bf16)
+GATE(Sigmoid, sigmoid, float, f32)
+GATE(Sigmoid, sigmoid, f16, f16)
+GATE(Sigmoid, sigmoid, bf16, bf16)
 
 #define HEADS(K, kv)                                                                                                   \
   KERNEL_EARLY(decode_heads_##kv)                                                                                      \

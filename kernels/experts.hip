@@ -42,16 +42,19 @@ using namespace quant;
   KERNEL_BLOCKS(experts_gated_##name, 512, 2,                                                                          \
                 (const u8* gate, const u8* up, const u8* inputs, const u32* ids, const float* gate_bias,               \
                  const float* up_bias, u8* blocks, u32 n, u32 k, u32 tokens, u32 topk, u32 k_padded, u32 n_padded,     \
-                 u32 activation, float limit)) {                                                                       \
+                 u32 activation, float limit, const u8* shared_gate, const u8* shared_up, u8* shared_blocks,           \
+                 u32 shared_n, u32 shared_n_padded)) {                                                                 \
     experts::gatedAll<Q>({gate, up, inputs, ids, blocks, n, k, tokens, topk, k_padded, n_padded,                       \
-                          {gate_bias, up_bias, n, activation, limit}});                                                \
+                          {gate_bias, up_bias, n, activation, limit},                                                  \
+                          {shared_gate, shared_up, shared_blocks, shared_n, shared_n_padded}});                        \
   }                                                                                                                    \
   KERNEL_BLOCKS(experts_mixed_##name, 256, 3,                                                                          \
                 (const u8* weights, const u8* inputs, const u32* ids, const float* mix, const float* bias,             \
                  const float* base, const float* gates, u64 gates_row, float* out, u64 out_row, u32 n, u32 k,          \
-                 u32 tokens, u32 topk, u32 k_padded)) {                                                                \
+                 u32 tokens, u32 topk, u32 k_padded, const u8* shared, const u8* shared_inputs, u32 shared_k,          \
+                 u32 shared_k_padded)) {                                                                               \
     experts::mixedAll<Q>({weights, inputs, ids, {mix, bias, base, gates, gates_row, n, topk}, out, out_row, n, k,      \
-                          tokens, topk, k_padded});                                                                    \
+                          tokens, topk, k_padded, {shared, shared_inputs, shared_k, shared_k_padded}});                \
   }
 EXPERTS(Q4_0, q4_0)
 EXPERTS(Q4_1, q4_1)

@@ -227,6 +227,15 @@ SUPERBLOCK(IQ1_M, iq1_m)
 SUPERBLOCK(TQ1_0, tq1_0)
 SUPERBLOCK(TQ2_0, tq2_0)
 
+// Ours: weights that are read with the same column.
+KERNEL_EARLY(mul_mat_vec_beside_q8_1)
+KERNEL_BLOCKS(mul_mat_vec_beside_q8_1, 256, VEC_BLOCKS(1),
+              (const u8* x0, const u8* x1, const u8* x2, const u8* y, float* dst, u32 columns, u32 rows0, u32 rows1,
+               u32 rows2, u32 blocks0, u32 blocks1, u32 blocks2, u32 types)) {
+  const BesidePart parts[3] = {{x0, rows0, blocks0}, {x1, rows1, blocks1}, {x2, rows2, blocks2}};
+  mulMatVecBeside(parts, y, dst, columns, types);
+}
+
 #define PLAIN_ROWS(T, name)                                                                        \
   KERNEL(get_rows_##name, (const u8* src0, const u32* ids, float* dst, i64 ne00, u64 nb01)) {      \
     getRowsPlain<T>(src0, ids, dst, (u64)ne00, nb01);                                              \

@@ -1,6 +1,7 @@
 // The first half of experts for few tokens: products of a token with the gate and up weights of each expert that it chose,
 // and what the activation makes of both, as the q8_1 blocks that the second half reads. 32 rows of an expert are one block of
-// results and a thread block's work, so that nothing between the two halves goes through memory in f32.
+// results and a thread block's work, so that nothing between the two halves goes through memory in f32. Beside them an expert of
+// another width that all tokens take, whose weights have the same type.
 #pragma once
 
 namespace experts {
@@ -18,8 +19,8 @@ struct Gate {
   u32 activation;
   float limit;  // of CLAMPED
 
-  X_DEVICE float apply(float g, float u, u32 expert, u32 row) const {
-    const u64 at = (u64)expert * n + row;
+  /** @param at of the biases */
+  X_DEVICE float apply(float g, float u, u64 at) const {
     if (gateBias) g += gateBias[at];
     if (upBias) u += upBias[at];
     if (activation == CLAMPED) {
@@ -32,6 +33,22 @@ struct Gate {
   }
 };
 
+/** A row of blocks to be made: of a pair of token and expert, or of a token and the expert that all take. */
+struct GatedRow {
+  const u8 *gate, *up;  // [n, k] in blocks
+  const u8* input;
+  u8* blocks;
+  u32 n, groups;  // a multiple of 32; groups that there is room for, zeros behind n
+  u64 bias;       // of the first value
+};
+
+/** The expert that all tokens take; there are no biases then. */
+struct Shared {
+  const u8 *gate, *up;  // [n, k] in blocks, or null: there is none
+  u8* blocks;           // [tokens, n] in q8_1
+  u32 n, nPadded;       // as those of Gated
+};
+
 struct Gated {
   const u8 *gate, *up;  // [experts, n, k] in blocks
   const u8* inputs;     // [tokens, k] in q8_1
@@ -41,10 +58,23 @@ struct Gated {
   u32 tokens, topk;
   u32 kPadded, nPadded;  // values that rows in q8_1 have room for; zeros behind n
   Gate gates;
+  Shared shared;
 
-  X_DEVICE u64 tasks() const { return (u64)tokens * topk; }
-  X_DEVICE u32 expertOf(u64 task) const { return ids ? ids[task] : 0; }
-  X_DEVICE const u8* inputOf(u64 task) const { return inputs + task / topk * (kPadded / GROUP * quant::Q8_1::BYTES); }
+  X_DEVICE u64 pairs() const { return (u64)tokens * topk; }
+  X_DEVICE u64 tasks() const { return shared.gate ? pairs() + tokens : pairs(); }
+  X_DEVICE const u8* inputOf(u64 token) const { return inputs + token * (kPadded / GROUP * quant::Q8_1::BYTES); }
+  /** @param rowBytes of a weight */
+  X_DEVICE GatedRow rowOf(u64 task, u64 rowBytes) const {
+    if (task >= pairs()) {
+      const u64 token = task - pairs();
+      const u32 groups = shared.nPadded / GROUP;
+      return {shared.gate, shared.up, inputOf(token), shared.blocks + token * groups * quant::Q8_1::BYTES, shared.n, groups, 0};
+    }
+    const u64 first = (u64)(ids ? ids[task] : 0) * n;
+    const u32 groups = nPadded / GROUP;
+    return {gate + first * rowBytes, up + first * rowBytes, inputOf(task / topk), blocks + task * groups * quant::Q8_1::BYTES,
+            n, groups, first};
+  }
 };
 
 #if !X_HOST
@@ -55,71 +85,74 @@ X_DEVICE u32 rowLanes(u32 steps) {
   return width;
 }
 
-/** A group of an expert by the whole block: its results lie in `values` when all threads are through. */
+/** A group of a row by the whole block: its results lie in `values` when all threads are through. */
 template <class Q>
-X_DEVICE void gatedGroup(const Gated& p, u64 task, u32 expert, u32 group, float* values) {
+X_DEVICE void gatedGroup(const Gated& p, const GatedRow& own, u32 group, float* values) {
   const u64 rowBytes = (u64)(p.k / Q::SIZE) * Q::BYTES;
-  const u64 first = ((u64)expert * p.n + group * GROUP) * rowBytes;
-  const u8* input = p.inputOf(task);
+  const u64 first = (u64)group * GROUP * rowBytes;
   const u32 parts = p.k / 32, width = rowLanes(parts / quant::PARTS_AT_ONCE<Q>);
   const u32 teams = blockThreads() / width, team = threadIndex() / width, lane = threadIndex() % width;
   // Every lane goes through every step, since lanes exchange sums.
   for (u32 base = 0; base < GROUP; base += teams) {
     const u32 r = base + team, row = r < GROUP ? r : GROUP - 1;
-    const u8* rows[quant::PAIR] = {p.gate + first + row * rowBytes, p.up + first + row * rowBytes};
+    const u8* rows[quant::PAIR] = {own.gate + first + row * rowBytes, own.up + first + row * rowBytes};
     float acc[1][quant::PAIR] = {};
-    quant::dotRows<Q, 1>(rows, input, 0, parts, Team{lane, width, 0, 1, true}, acc);
+    quant::dotRows<Q, 1>(rows, own.input, 0, parts, Team{lane, width, 0, 1, true}, acc);
     float g = acc[0][0], u = acc[0][1];
     for (u32 mask = width / 2; mask > 0; mask /= 2) {
       g += shuffleXor(g, mask);
       u += shuffleXor(u, mask);
     }
-    if (lane == 0 && r < GROUP) values[r] = p.gates.apply(g, u, expert, group * GROUP + row);
+    if (lane == 0 && r < GROUP) values[r] = p.gates.apply(g, u, own.bias + group * GROUP + row);
   }
 }
 #endif
 
 /**
- * A row of blocks for each pair of token and expert: y counts them, and z where y is not enough. On GPUs blocks of whole warps,
- * and one for each group along x: what loops keep would take more scalar registers than there are.
+ * A row of blocks for each pair of token and expert, and behind them one a token for the shared expert: y counts them, and z where y
+ * is not enough. On GPUs blocks of whole warps, and one for each group along x: what loops keep would take more scalar registers
+ * than there are.
  */
 template <class Q>
 X_DEVICE void gatedAll(const Gated& p) {
-  const u32 groups = p.nPadded / GROUP, whole = p.n / GROUP;
+  const u64 rowBytes = (u64)(p.k / Q::SIZE) * Q::BYTES;
   early::letNextBegin();
   early::await();
 #if X_HOST
   for (u64 task = blockY() + (u64)gridY() * blockZ(); task < p.tasks(); task += (u64)gridY() * gridZ()) {
-    const u32 expert = p.expertOf(task);
-    u8* out = p.blocks + task * groups * quant::Q8_1::BYTES;
+    const GatedRow own = p.rowOf(task, rowBytes);
+    const u32 whole = own.n / GROUP;
     constexpr u64 AT_ONCE = 8;  // groups, for which activations are brought into order once
-    const u64 rowBytes = (u64)(p.k / Q::SIZE) * Q::BYTES, end = (u64)groups * (blockX() + 1) / gridX();
-    for (u64 g = (u64)groups * blockX() / gridX(); g < end; g += AT_ONCE) {
+    const u64 end = (u64)own.groups * (blockX() + 1) / gridX();
+    for (u64 g = (u64)own.groups * blockX() / gridX(); g < end; g += AT_ONCE) {
       const u64 left = end - g < AT_ONCE ? end - g : AT_ONCE, count = g >= whole ? 0 : whole - g < left ? whole - g : left;
-      const u64 first = ((u64)expert * p.n + g * GROUP) * rowBytes;
+      const u64 first = g * GROUP;
       float gate[AT_ONCE * GROUP], up[AT_ONCE * GROUP];
       if (count > 0) {
-        quant::hostColumn<Q>(p.gate + first, 0, count * GROUP, p.k, p.inputOf(task), gate);
-        quant::hostColumn<Q>(p.up + first, 0, count * GROUP, p.k, p.inputOf(task), up);
+        quant::hostColumn<Q>(own.gate + first * rowBytes, 0, count * GROUP, p.k, own.input, gate);
+        quant::hostColumn<Q>(own.up + first * rowBytes, 0, count * GROUP, p.k, own.input, up);
       }
-      for (u64 i = 0; i < count * GROUP; ++i) gate[i] = p.gates.apply(gate[i], up[i], expert, (u32)(g * GROUP + i));
+      for (u64 i = 0; i < count * GROUP; ++i) gate[i] = p.gates.apply(gate[i], up[i], own.bias + first + i);
       for (u64 i = 0; i < left; ++i)
-        quant::quantizeGroup(gate + i * GROUP, i < count ? GROUP : 0, out + (g + i) * quant::Q8_1::BYTES);
+        quant::quantizeGroup(gate + i * GROUP, i < count ? GROUP : 0, own.blocks + (g + i) * quant::Q8_1::BYTES);
     }
   }
 #else
   X_SHARED(float, values, GROUP);
   const u64 task = blockY() + (u64)gridY() * blockZ();
   const u32 group = blockX();
-  if (task >= p.tasks() || group >= groups) return;
-  if (group < whole) gatedGroup<Q>(p, task, p.expertOf(task), group, values);
+  if (task >= p.tasks()) return;
+  const GatedRow own = p.rowOf(task, rowBytes);
+  if (group >= own.groups) return;
+  const bool isWhole = group < own.n / GROUP;
+  if (isWhole) gatedGroup<Q>(p, own, group, values);
   barrier();
   if (warpId() != 0) return;
   const u32 member = threadIndex() % 8;
   float four[4];
 #pragma unroll
-  for (u32 e = 0; e < 4; ++e) four[e] = group < whole ? values[4 * member + e] : 0.0f;
-  quant::quantizeQuad(four, p.blocks + (task * groups + group) * quant::Q8_1::BYTES, threadIndex() < 8);
+  for (u32 e = 0; e < 4; ++e) four[e] = isWhole ? values[4 * member + e] : 0.0f;
+  quant::quantizeQuad(four, own.blocks + (u64)group * quant::Q8_1::BYTES, threadIndex() < 8);
 #endif
 }
 

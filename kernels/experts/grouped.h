@@ -83,7 +83,7 @@ X_DEVICE void combineAll(const Combined& p) {
   eachRow(p.pairs, [&](u64 pair) {
     const float *gate = p.gate + pair * p.gates.n, *up = p.up + pair * p.gates.n;
     const u32 expert = p.owners[pair];
-    putRow(p.to, pair, p.gates.n, [=](u32 i) { return p.gates.apply(gate[i], up[i], expert, i); });
+    putRow(p.to, pair, p.gates.n, [=](u32 i) { return p.gates.apply(gate[i], up[i], (u64)expert * p.gates.n + i); });
   });
 }
 

@@ -1,6 +1,6 @@
 // The second half of experts for few tokens: products with the down weights of the experts that a token chose, times what the
-// router gives each, added up in the order of the choice, and behind them what an expert of all tokens gave. A team (shared/team.h)
-// takes a pair of rows of all of a token's experts as if they were one long row, so that short rows fill it, too.
+// router gives each, added up in the order of the choice, and behind them what an expert of all tokens gave, or gives here. A team
+// (shared/team.h) takes a pair of rows of all of a token's experts as if they were one long row, so that short rows fill it, too.
 #pragma once
 
 namespace experts {
@@ -21,6 +21,13 @@ struct Mix {
   }
 };
 
+/** The expert that all tokens take, in the place of Mix::base; what multiplies that multiplies what it gives. */
+struct SharedDown {
+  const u8* weights;  // [n, k] in blocks of the type that the others have, or null: there is none
+  const u8* inputs;   // [tokens, k] in q8_1
+  u32 k, kPadded;     // as those of Mixed
+};
+
 struct Mixed {
   const u8* weights;  // [experts, n, k] in blocks
   const u8* inputs;   // [tokens * topk, k] in q8_1
@@ -30,7 +37,9 @@ struct Mixed {
   u64 outRow;
   u32 n, k, tokens, topk;
   u32 kPadded;  // values that rows in q8_1 have room for
+  SharedDown shared;
 
+  X_DEVICE const u8* sharedInputOf(u64 token) const { return shared.inputs + token * (shared.kPadded / 32 * quant::Q8_1::BYTES); }
   X_DEVICE u32 expertOf(u64 pair) const { return ids ? ids[pair] : 0; }
   X_DEVICE const u8* inputOf(u64 pair) const { return inputs + pair * (kPadded / 32 * quant::Q8_1::BYTES); }
 };
@@ -38,7 +47,8 @@ struct Mixed {
 template <class Q>
 X_DEVICE void mixedToken(const Mixed& p, u64 token) {
   const u64 rowBytes = (u64)(p.k / Q::SIZE) * Q::BYTES, expertBytes = rowBytes * p.n;
-  const float gate = p.mix.base ? p.mix.gateOf(token) : 0.0f;
+  const u64 sharedBytes = (u64)(p.shared.k / Q::SIZE) * Q::BYTES;
+  const float gate = p.mix.base || p.shared.weights ? p.mix.gateOf(token) : 0.0f;
 #if X_HOST
   constexpr u64 AT_ONCE = 256;  // rows, for which activations are brought into order once
   const u64 end = (u64)p.n * (blockX() + 1) / gridX();
@@ -53,6 +63,10 @@ X_DEVICE void mixedToken(const Mixed& p, u64 token) {
         for (u64 i = 0; i < count; ++i) part[i] += p.mix.bias[expert * p.n + row + i];
       for (u64 i = 0; i < count; ++i) sums[i] += mix * part[i];
     }
+    if (p.shared.weights) {
+      quant::hostColumn<Q>(p.shared.weights + row * sharedBytes, 0, count, p.shared.k, p.sharedInputOf(token), part);
+      for (u64 i = 0; i < count; ++i) sums[i] += gate * part[i];
+    }
     float* out = p.out + token * p.outRow + row;
     const float* base = p.mix.base ? p.mix.base + token * p.n + row : nullptr;
     for (u64 i = 0; i < count; ++i) out[i] = base ? sums[i] + gate * base[i] : sums[i];
@@ -60,24 +74,29 @@ X_DEVICE void mixedToken(const Mixed& p, u64 token) {
 #else
   constexpr u32 PAIR = quant::PAIR;
   X_SHARED(float, partial, quant::MOST_WARPS * PAIR);
-  const u32 parts = p.k / 32, steps = parts / quant::PARTS_AT_ONCE<Q>;
+  const u32 steps = p.k / 32 / quant::PARTS_AT_ONCE<Q>, own = p.topk * steps;
+  const u32 all = own + (p.shared.weights ? p.shared.k / 32 / quant::PARTS_AT_ONCE<Q> : 0);
   const Team team = teamFor((p.n + PAIR - 1) / PAIR, blockX(), gridX());
   for (u64 row = team.index * PAIR; row < p.n; row += team.count * PAIR) {
     float sums[PAIR] = {};
 #pragma unroll 1
-    for (u32 s = team.thread; s < p.topk * steps; s += team.threads) {
-      const u32 c = s / steps;
-      const u64 pair = token * p.topk + c;
-      const u8* weights = p.weights + p.expertOf(pair) * expertBytes;
-      const float mix = p.mix.weightOf(pair);
+    for (u32 s = team.thread; s < all; s += team.threads) {
+      // A step of an expert's row.
+      const bool isShared = s >= own;
+      const u32 c = isShared ? p.topk : s / steps;
+      const u64 pair = token * p.topk + (isShared ? 0 : c), bytes = isShared ? sharedBytes : rowBytes;
+      const u8* weights = isShared ? p.shared.weights : p.weights + p.expertOf(pair) * expertBytes;
+      const u8* input = isShared ? p.sharedInputOf(token) : p.inputOf(pair);
+      const float mix = isShared ? gate : p.mix.weightOf(pair);
+      const u32 parts = (isShared ? p.shared.k : p.k) / 32;
       const u8* rows[PAIR];
 #pragma unroll
-      for (u32 r = 0; r < PAIR; ++r) rows[r] = weights + (row + r < p.n ? row + r : p.n - 1) * rowBytes;
-      // One step of the row. A zero that is seen would look like a product that is rounded (tools/kernels/roundings.ts).
+      for (u32 r = 0; r < PAIR; ++r) rows[r] = weights + (row + r < p.n ? row + r : p.n - 1) * bytes;
+      // A zero that is seen would look like a product that is rounded (tools/kernels/roundings.ts).
       float acc[1][PAIR];
 #pragma unroll
       for (u32 r = 0; r < PAIR; ++r) acc[0][r] = opaque(0.0f);
-      quant::dotRows<Q, 1>(rows, p.inputOf(pair), 0, parts, Team{s - c * steps, steps, 0, 1, true}, acc);
+      quant::dotRows<Q, 1>(rows, input, 0, parts, Team{s - c * steps, parts / quant::PARTS_AT_ONCE<Q>, 0, 1, true}, acc);
 #pragma unroll
       for (u32 r = 0; r < PAIR; ++r) sums[r] += mix * acc[0][r];
     }

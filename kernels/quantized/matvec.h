@@ -165,6 +165,40 @@ X_DEVICE void mulMatVecUpTo(const u8* x, const u8* y, float* dst, i32 columns, i
   mulMatVec<Q, COLS>(x, y, dst, (u32)columns, (u32)rows, (u32)count, columnBytes, (u64)dstRows, split::block(), split::blocks());
 }
 
+/** One of the weights of mulMatVecBeside, and the blocks that are its own. */
+struct BesidePart {
+  const u8* x;
+  u32 rows, blocks;
+};
+
+/** Types of the weights of mulMatVecBeside; a number is four bits of `types`. */
+enum BesideType : u32 { BESIDE_Q2_K, BESIDE_Q3_K, BESIDE_Q4_K, BESIDE_Q5_K, BESIDE_Q6_K, BESIDE_Q8_0 };
+
+/**
+ * One column times up to three weights of types of their own, whose results lie one behind the other: in a step of decoding a
+ * launch costs as much as the product of a small weight. A block works for one weight, as in a launch for it alone.
+ */
+X_DEVICE void mulMatVecBeside(const BesidePart (&parts)[3], const u8* y, float* dst, u32 columns, u32 types) {
+  u64 block = split::block();
+  u32 part = 0;
+  for (; part < 2 && block >= parts[part].blocks; ++part) {
+    block -= parts[part].blocks;
+    dst += parts[part].rows;
+    types >>= 4;
+  }
+  const u8* x = parts[part].x;
+  const u32 rows = parts[part].rows, blocks = parts[part].blocks;
+  if (block >= blocks) return;
+  switch (types & 15) {
+    case BESIDE_Q2_K: return mulMatVec<Q2_K, 1>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
+    case BESIDE_Q3_K: return mulMatVec<Q3_K, 1>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
+    case BESIDE_Q4_K: return mulMatVec<Q4_K, 1>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
+    case BESIDE_Q5_K: return mulMatVec<Q5_K, 1>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
+    case BESIDE_Q6_K: return mulMatVec<Q6_K, 1>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
+    case BESIDE_Q8_0: return mulMatVec<Q8_0, 1>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
+  }
+}
+
 /** One token's experts: task (batch, topk) multiplies expert ids[task] with its input row. The x axis shares the rows, y and z the tasks. */
 template <class Q>
 X_DEVICE void indexedMoe(const u8* weights, const u8* inputs, const u32* ids, float* out, i32 n, i32 k, i32 batch, i32 topk,

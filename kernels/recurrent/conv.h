@@ -1,5 +1,5 @@
 // A short convolution along each sequence: a row's value in a channel is a weighted sum of that channel in the last rows, of
-// which those in front of the sequence's are its state.
+// which those in front of the sequence's are its state. Gates may multiply what goes in and what comes out.
 #pragma once
 
 namespace recurrent {
@@ -7,6 +7,14 @@ namespace recurrent {
 /** Rows that a thread goes through on GPUs, and taps whose values it has in registers meanwhile. */
 [[maybe_unused]] constexpr u32 CONV_ROWS = 8;  // launchers: CONV_ROWS
 [[maybe_unused]] constexpr u32 CONV_TAPS = 4;
+
+/** Factors of rows, f32, which begin every so many values; null: none. */
+struct Gates {
+  const float* in;
+  u64 inRow;
+  const float* out;
+  u64 outRow;
+};
 
 struct Conv {
   Spans at;
@@ -18,10 +26,23 @@ struct Conv {
   const float* bias;    // [channels], or null
   float* states;        // [slots, taps - 1, channels]
   float* out;           // [rows, channels]
+  Gates gates;
+
+  /** A channel of a row, as it goes in. */
+  X_DEVICE float input(u64 row, u32 channel) const {
+    const float own = x[row * xRow + channel];
+    return gates.in ? gates.in[row * gates.inRow + channel] * own : own;
+  }
+
+  /** What comes out of a row's sum. */
+  X_DEVICE void put(u64 row, u32 channel, float sum) const {
+    const float own = silu ? sum * sigmoid(sum) : sum;
+    out[row * channels + channel] = gates.out ? gates.out[row * gates.outRow + channel] * own : own;
+  }
 
   /** A channel at a place of a sequence, which begins at row `begin`; places below 0 are in front of it. */
   X_DEVICE float value(u64 begin, i32 place, u32 channel, const float* state) const {
-    if (place >= 0) return x[(begin + (u32)place) * xRow + channel];
+    if (place >= 0) return input(begin + (u32)place, channel);
     return state ? state[(u64)(taps - 1 + place) * channels + channel] : 0.0f;
   }
 
@@ -32,7 +53,7 @@ struct Conv {
     float sum = bias ? bias[channel] : 0.0f;
     for (u32 tap = 0; tap < taps; ++tap)
       sum += weight[(u64)channel * taps + tap] * value(begin, place - (i32)(taps - 1 - tap), channel, state);
-    out[row * channels + channel] = silu ? sum * sigmoid(sum) : sum;
+    put(row, channel, sum);
     if (row + 1 != at.starts[sequence + 1]) return;
     float* next = at.last(states, sequence, size);
     if (!next) return;
@@ -64,12 +85,12 @@ struct Conv {
       }
 #pragma unroll
       for (u32 i = 0; i + 1 < CONV_TAPS; ++i) held[i] = held[i + 1];
-      held[CONV_TAPS - 1] = x[row * xRow + channel];
+      held[CONV_TAPS - 1] = input(row, channel);
       float sum = base;
 #pragma unroll
       for (u32 i = 0; i < CONV_TAPS; ++i)
         if (i >= absent) sum += weights[i] * held[i];
-      out[row * channels + channel] = silu ? sum * sigmoid(sum) : sum;
+      put(row, channel, sum);
       if (row + 1 != next) continue;
       float* last = at.last(states, sequence, (u64)(taps - 1) * channels);
       if (!last) continue;

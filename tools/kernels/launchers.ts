@@ -70,6 +70,7 @@ const NAMES: Record<string, string> = {
   mul_mat_q4_0: 'mulMat',
   mul_mat_vec_q4_0_q8_1_cuda1: 'mulMatVec',
   mul_mat_vec_q8_1_q8_1_upto8: 'mulMatVecUpTo',
+  mul_mat_vec_beside_q8_1: 'mulMatVecBeside',
   dequantize_mul_mat_vec_q5_k: 'dequantizeMulMatVecColumns',
   quantize_q8_1: 'quantizeQ81',
   attention_paged_1_f32_q8_0: 'attentionPagedQ8',

@@ -168,7 +168,7 @@ export function gatedActivation(
   as: 'blocks' | 'numbers' | NormDType = 'numbers',
 ): Activations {
   checkTensors('gatedActivation', { gate, up });
-  const kernel = GATES[activation];
+  const kernel = activation === 'sigmoid' ? activation : GATES[activation];
   const decode = fusedKernels(gate.device, 'decode');
   const both = [gate, up];
   const [rows, n] = gate.shape;

@@ -165,7 +165,7 @@ describe.each(testDevices())('between products on %s', (device) => {
     });
   });
 
-  it.each(['silu', 'gelu_pytorch_tanh', 'relu'] as const)('gates of %s', (activation) => {
+  it.each(['silu', 'gelu_pytorch_tanh', 'sigmoid', 'relu'] as const)('gates of %s', (activation) => {
     balanced(() => {
       for (const [rows, n] of [
         [1, 64],

@@ -31,25 +31,30 @@ const sigmoid = (x: number) => 1 / (1 + Math.exp(-x));
 const softplus = (x: number) => Math.log1p(Math.exp(x));
 const negative = (values: Float32Array) => values.map((value) => -Math.exp(value));
 
-function conv(channels: number, taps: number, options: { bias?: boolean; silu?: boolean }): Layer {
+function conv(channels: number, taps: number, options: { bias?: boolean; silu?: boolean; gates?: boolean }): Layer {
   return {
     title: `causalConv1d of ${channels} channels and ${taps} taps ${JSON.stringify(options)}`,
-    rows: { x: channels },
+    rows: { x: channels, ...(options.gates && { b: channels, c: channels }) },
     weights: { weight: [channels, taps], ...(options.bias && { bias: [channels] }) },
     state: [taps - 1, channels],
-    run: ({ x }, { weight, bias }, states, spans) =>
-      causalConv1d(x, weight, states, spans, { bias, activation: options.silu ? 'silu' : undefined }),
+    run: ({ x, b, c }, { weight, bias }, states, spans) =>
+      causalConv1d(x, weight, states, spans, {
+        ...{ bias, activation: options.silu ? 'silu' : undefined },
+        ...{ inGate: b, outGate: c },
+      }),
     reference:
       ({ weight, bias }) =>
       (rows, count, state) => {
         const out: number[][] = [];
         for (let row = 0; row < count; row++) {
-          const x = rows('x', row);
+          const own = rows('x', row);
+          const x = options.gates ? rows('b', row).map((factor, c) => factor * own[c]) : own;
+          const factors = options.gates ? rows('c', row) : undefined;
           out.push(
             Array.from({ length: channels }, (_, c) => {
               let sum = (bias?.[c] ?? 0) + weight[c * taps + taps - 1] * x[c];
               for (let tap = 0; tap < taps - 1; tap++) sum += weight[c * taps + tap] * state[tap * channels + c];
-              return options.silu ? silu(sum) : sum;
+              return (options.silu ? silu(sum) : sum) * (factors?.[c] ?? 1);
             }),
           );
           state.copyWithin(0, channels);
@@ -151,6 +156,8 @@ const LAYERS: Layer[] = [
   conv(64, 3, { bias: true }),
   conv(300, 4, { bias: true, silu: true }),
   conv(33, 5, { silu: true }),
+  conv(130, 3, { bias: true, gates: true }),
+  conv(33, 6, { silu: true, gates: true }),
   scan(1, 16),
   scan(130, 16),
   scan(20, 32),
@@ -213,6 +220,10 @@ describe.each(testDevices().map(String))('layers with states on %s', (name) => {
       const code = (code: string, message: RegExp) =>
         expect.objectContaining({ code, message: expect.stringMatching(message) });
       expect(() => causalConv1d(x.narrow(1, 0, 3), weight, states, spans)).toThrow(code('SHAPE_MISMATCH', /\[3,3\]/));
+      const inGate = x.narrow(1, 0, 3);
+      expect(() => causalConv1d(x, weight, states, spans, { inGate })).toThrow(
+        code('SHAPE_MISMATCH', /gates of \[3,3\]/),
+      );
       expect(() => causalConv1d(x, weight, states.narrow(1, 0, 1), spans)).toThrow(
         code('SHAPE_MISMATCH', /slots, 2, 4/),
       );

@@ -5,12 +5,15 @@
  * device has none, {@link QTensor.indexedMoeForward}, {@link QTensor.groupedMoe} and tensor operations do it.
  */
 import {
+  type BackendStorage,
+  type Device,
   DTypeError,
   type ExpertChoice,
   type ExpertMix,
   formatShape,
   fusedKernels,
   type GateActivation,
+  type GatedExpertsProblem,
   type MixedExpertsProblem,
   QuantizedActivations,
   ShapeError,
@@ -41,7 +44,12 @@ export interface MixedExpertsOptions {
   bias?: Tensor;
   /** Added to the sum: [tokens, n], f32. */
   base?: Tensor;
-  /** Its sigmoid multiplies `base`: [tokens, 1], f32, a view of rows too. */
+  /**
+   * In the place of `base` an expert that all tokens take: its weight [n, its width], in blocks of the type that the others have, and
+   * its x [tokens, its width], {@link areBlocks}.
+   */
+  shared?: { weight: QTensor; x: QuantizedActivations };
+  /** Its sigmoid multiplies `base`, or what the shared expert gives: [tokens, 1], f32, a view of rows too. */
   baseGate?: Tensor;
 }
 
@@ -91,26 +99,58 @@ export function gatedExperts(
   ids: Tensor | undefined,
   { activation, gateBias, upBias }: GatedExpertsOptions,
 ): QuantizedActivations {
+  const { device } = x.blocks;
+  const problem = gatedProblem('gatedExperts', weights, x, ids, activation);
+  const made = device.backend.quantizedExperts!.gated({
+    ...problem,
+    ...(gateBias && { gateBias: gateBias.storagePart() }),
+    ...(upBias && { upBias: upBias.storagePart() }),
+  });
+  return madeRows(made, problem.tokens * problem.topk, problem.n, device);
+}
+
+/**
+ * {@link gatedExperts}, and in the same launch what an expert makes that all tokens take: [tokens, its width].
+ * @param shared its gate and up, in blocks of the type that `weights` have
+ * @throws ShapeError `SHAPE_MISMATCH` for weights of other widths
+ */
+export function gatedExpertsBeside(
+  weights: GateWeights,
+  shared: { both: QTensor },
+  x: QuantizedActivations,
+  ids: Tensor,
+  activation: GateActivation,
+): { own: QuantizedActivations; shared: QuantizedActivations } {
+  const { device } = x.blocks;
+  const problem = gatedProblem('gatedExpertsBeside', weights, x, ids, activation);
+  const { n, gate, up } = gatedProblem('gatedExpertsBeside', shared, x, undefined, activation);
+  const made = device.backend.quantizedExperts!.gatedBeside(problem, { n, gate, up });
+  return {
+    own: madeRows(made.own, problem.tokens * problem.topk, problem.n, device),
+    shared: madeRows(made.shared, problem.tokens, n, device),
+  };
+}
+
+function gatedProblem(
+  op: string,
+  weights: GateWeights,
+  x: QuantizedActivations,
+  ids: Tensor | undefined,
+  activation: GateActivation,
+): GatedExpertsProblem {
   const isOne = 'both' in weights;
   const first = isOne ? weights.both : weights.gate;
   const [n, k] = isOne ? [first.shape[0] / 2, first.shape[1]] : first.shape.slice(1);
-  checkWidth('gatedExperts', x, k, first);
+  checkWidth(op, x, k, first);
   const gate = first.data.storagePart();
   const up: StoragePart = isOne
     ? [gate[0], gate[1] + byteLengthOf(first.format, n * k)]
     : weights.up.data.storagePart();
-  const choice = choiceOf(x.rows, ids);
-  const made = first.device.backend.quantizedExperts!.gated({
-    ...choice,
-    ...{ type: first.blockType, n, k, gate, up, activation, x: blocksOf(x) },
-    ...(gateBias && { gateBias: gateBias.storagePart() }),
-    ...(upBias && { upBias: upBias.storagePart() }),
-  });
-  return new QuantizedActivations(
-    Tensor.fromStorage(made, [made.elemCount], first.device),
-    choice.tokens * choice.topk,
-    n,
-  );
+  return { ...choiceOf(x.rows, ids), type: first.blockType, n, k, gate, up, activation, x: blocksOf(x) };
+}
+
+function madeRows(storage: BackendStorage, rows: number, n: number, device: Device): QuantizedActivations {
+  return new QuantizedActivations(Tensor.fromStorage(storage, [storage.elemCount], device), rows, n);
 }
 
 /**
@@ -215,10 +255,15 @@ function mixedProblem(
 ): MixedExpertsProblem {
   const [n, k] = weight.shape.slice(-2);
   checkWidth(op, x, k, weight);
+  const { shared } = options;
+  if (shared) checkWidth(op, shared.x, shared.weight.shape[1], shared.weight);
   return {
     ...choiceOf(ids ? ids.dim(0) : x.rows, ids),
     ...{ type: weight.blockType, n, k, weights: weight.data.storagePart(), x: blocksOf(x) },
     ...mixOf(options),
+    ...(shared && {
+      shared: { weights: shared.weight.data.storagePart(), k: shared.x.width, x: blocksOf(shared.x) },
+    }),
   };
 }
 
@@ -227,10 +272,9 @@ function mixOf({ mix, bias, base, baseGate }: MixedExpertsOptions): ExpertMix {
     ...(mix && { mix: mix.storagePart() }),
     ...(bias && { bias: bias.storagePart() }),
     ...(base && { base: base.storagePart() }),
-    ...(base &&
-      baseGate && {
-        baseGate: { values: baseGate.storagePart(), row: baseGate.storageAndLayout().layout.strides[0] },
-      }),
+    ...(baseGate && {
+      baseGate: { values: baseGate.storagePart(), row: baseGate.storageAndLayout().layout.strides[0] },
+    }),
   };
 }
 

@@ -1,4 +1,5 @@
 /** The public API of `@x/quantized`. */
+export { productsBeside } from './beside';
 export * from './blocks';
 export { ExpertOrder } from './expert-order';
 export { ExpertSlots } from './expert-slots';
@@ -9,6 +10,7 @@ export {
   type GatedExpertsOptions,
   type GateWeights,
   gatedExperts,
+  gatedExpertsBeside,
   groupedExperts,
   type MixedExpertsOptions,
   mixedExperts,

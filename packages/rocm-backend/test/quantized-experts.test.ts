@@ -1,11 +1,20 @@
 /** The experts of few tokens in two kernels, and of many in a few more, against the same of a product and an operation a step. */
-import { BLOCK_TYPES, type BlockType, type GateActivation, memoryStats, scope, Tensor } from '@x/core';
+import {
+  BLOCK_TYPES,
+  type BlockType,
+  type GateActivation,
+  memoryStats,
+  type QuantizedActivations,
+  scope,
+  Tensor,
+} from '@x/core';
 import {
   ExpertOrder,
   fusesGate,
   fusesMix,
   type GatedExpertsOptions,
   gatedExperts,
+  gatedExpertsBeside,
   groupedExperts,
   type MixedExpertsOptions,
   mixedExperts,
@@ -122,6 +131,52 @@ describe.each(kernelDevices())('fused experts on %s', (device) => {
     for (const sizes of SIZES) compare(type, sizes, 'silu', false);
     compare(type, SIZES[0], { clamped: 0.4 }, true);
     compare(type, SIZES[1], 'gelu', true);
+    expect(memoryStats()).toEqual(before);
+  });
+
+  /** With an expert that all tokens take, of `wide` blocks inside. */
+  function compareShared(type: BlockType, sizes: Sizes, wide: number, withGate: boolean): void {
+    const { tokens, topk, inputs, insides, hidden } = sizes;
+    const [k, n, shared] = [widthOf(type, inputs), widthOf(type, insides), widthOf(type, wide)];
+    scope(() => {
+      const [gate, up] = [1, 2].map((seed) => blocks(type, [EXPERTS, n, k], seed));
+      const down = blocks(type, [EXPERTS, hidden, n], 3);
+      const both = blocks(type, [2 * shared, k], 4);
+      const last = blocks(type, [hidden, shared], 5);
+      const x = numbers([tokens, k], 4, 0.5);
+      const ids = Tensor.from(idsOf(tokens, topk), { shape: [tokens, topk], device });
+      const mix = numbers([tokens, topk], 5);
+      const baseGate = withGate ? numbers([tokens, 3], 10).narrow(1, 1, 1) : undefined;
+      const rows = quantizedRows(x)!;
+      const inside = gatedExperts({ gate, up }, rows, ids, { activation: 'silu' });
+      const alone = gatedExperts({ both }, rows, undefined, { activation: 'silu' });
+      const base = mixedExperts(last, alone, undefined, {});
+      const expected = mixedExperts(down, inside, ids, { mix, base, baseGate });
+      const beside = gatedExpertsBeside({ gate, up }, { both }, rows, ids, 'silu');
+      expect([beside.own.rows, beside.own.width, beside.shared.rows, beside.shared.width]).toEqual([
+        tokens * topk,
+        n,
+        tokens,
+        shared,
+      ]);
+      // What lies between the launches is the same bits, what is behind a row's values included.
+      const bytesOf = ({ blocks, rows, width }: QuantizedActivations) =>
+        blocks.narrow(0, 0, rows * Math.ceil(width / 512) * (512 / 32) * 36).toArraySync();
+      for (const [made, wanted] of [
+        [beside.own, inside],
+        [beside.shared, alone],
+      ])
+        expect(bytesOf(made)).toEqual(bytesOf(wanted));
+      const made = mixedExperts(down, beside.own, ids, { mix, baseGate, shared: { weight: last, x: beside.shared } });
+      expectAlike(made, expected, `${type} ${JSON.stringify({ ...sizes, wide, withGate })}`, 1e-5);
+    });
+  }
+
+  it.each(['q4_K', 'q6_K', 'q8_0', 'q5_0', 'mxfp4', 'iq3_s'] as const)('of %s with one for all tokens', (type) => {
+    const before = memoryStats();
+    compareShared(type, SIZES[0], 2, true);
+    compareShared(type, SIZES[1], 1, false);
+    compareShared(type, { tokens: 2, topk: 3, inputs: 5, insides: 1, hidden: 130 }, 3, true);
     expect(memoryStats()).toEqual(before);
   });
 

@@ -292,6 +292,52 @@ describe.each(kinds)('quantized products on %s', (kind) => {
     }
   });
 
+  // A launch for all; rows that no block of warps fills, of types whose launches alone would have other blocks.
+  it.each([
+    { k: 768, parts: { q4_K: 97, q6_K: 33 } },
+    { k: 8192, parts: { q2_K: 5, q5_K: 2, q3_K: 64 } },
+    { k: 5632, parts: { q8_0: 21, q4_K: 9 } },
+    { k: 2048, parts: { q6_K: 1, q8_0: 11200, q4_K: 3 } },
+  ] as { k: number; parts: Partial<Record<Type, number>> }[])(
+    'weights of several types beside each other: %o',
+    ({ k, parts }) => {
+      const types = Object.keys(parts) as Type[];
+      const sizes = types.map((type) => ({ m: 1, n: parts[type]!, k }));
+      const made = types.map((type, i) => weights(type, sizes[i].n, k));
+      const x = activations(1, k);
+      withStorages([x, ...made.map(({ bytes }) => bytes)], (input, ...blocks) => {
+        const rows = device.quantized.quantizeActivations(at(input, Layout.contiguous([1, k])), { m: 1, k });
+        const beside = blocks.map((weight, i) => ({ weight, type: types[i], n: sizes[i].n }));
+        const product = device.quantized.matmulBeside(beside, { m: 1, k }, rows)!;
+        const got = new Float32Array(product.toHostSync());
+        let first = 0;
+        for (const [i, size] of sizes.entries()) {
+          const own = got.subarray(first, first + size.n);
+          expect([types[i], firstWrong(own, exact(x, made[i].values, size), size.n)]).toEqual([types[i], undefined]);
+          first += size.n;
+        }
+        expect(got.length).toBe(first);
+        product.dispose();
+        rows.dispose();
+      });
+    },
+  );
+
+  it('weights beside each other are several launches for more rows, more weights and other types', () => {
+    const [x, bytes] = [activations(2, 256), randomBlocks('q4_K', 1, 1)];
+    withStorages([x, bytes], (input, weight) => {
+      const rows = [1, 2].map((m) =>
+        device.quantized.quantizeActivations(at(input, Layout.contiguous([m, 256])), { m, k: 256 }),
+      );
+      const beside = (count: number, type: 'q4_K' | 'iq4_xs', m = 1) =>
+        device.quantized.matmulBeside(Array(count).fill({ weight, type, n: 1 }), { m, k: 256 }, rows[m - 1]);
+      expect([beside(4, 'q4_K'), beside(2, 'iq4_xs'), beside(2, 'q4_K', 2)]).toEqual([undefined, undefined, undefined]);
+      const made = beside(3, 'q4_K');
+      expect(made?.elemCount).toBe(3);
+      for (const storage of [made!, ...rows]) storage.dispose();
+    });
+  });
+
   it('a choice that there is not', () => {
     const open = () => RocmDevice.open(kind, 0, { quantized: 'tensor' as 'dp4a' });
     expect(open).toThrow(expect.objectContaining({ code: 'INVALID_ARGUMENT' }));

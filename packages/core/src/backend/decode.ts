@@ -191,7 +191,7 @@ export interface DecodeOps {
     as: NormDType | 'blocks' | 'both',
   ): { sum?: BackendStorage; normed: BackendStorage; blocks?: BackendStorage };
   /** act(gate) · up as blocks, or as numbers of a dtype, of any `n`. `gelu` is the form with tanh. */
-  gated(activation: 'silu' | 'gelu', problem: GatedProblem, as?: NormDType | 'blocks'): BackendStorage;
+  gated(activation: 'silu' | 'gelu' | 'sigmoid', problem: GatedProblem, as?: NormDType | 'blocks'): BackendStorage;
   /** act(gate) as blocks. */
   activated(activation: 'silu' | 'gelu', problem: ActivatedProblem): BackendStorage;
   /** Whether {@link headNorm} is for so many rows of heads of d values. */

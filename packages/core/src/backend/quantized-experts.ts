@@ -38,6 +38,15 @@ export interface GatedExpertsProblem extends ExpertChoice {
   x: BackendStorage;
 }
 
+/** An expert of a width of its own that all tokens take beside those that they chose, in blocks of the same type, without biases. */
+export interface SharedGate {
+  /** A multiple of 32. */
+  n: number;
+  /** Blocks [n, k], u8, from there on. */
+  gate: StoragePart;
+  up: StoragePart;
+}
+
 /** How what a token's experts give, rows of `n` values, is added up. */
 export interface ExpertMix {
   /** [experts, n], f32, added to the products. */
@@ -46,7 +55,7 @@ export interface ExpertMix {
   mix?: StoragePart;
   /** Added to the sum: [tokens, n], f32, contiguous. */
   base?: StoragePart;
-  /** Numbers whose sigmoid multiplies a token's row of `base`: f32, one every `row` values. */
+  /** Numbers whose sigmoid multiplies a token's row of `base`, or what a shared expert gives: f32, one every `row` values. */
   baseGate?: { values: StoragePart; row: number };
 }
 
@@ -58,6 +67,8 @@ export interface MixedExpertsProblem extends ExpertChoice, ExpertMix {
   weights: StoragePart;
   /** [tokens * topk, k] in the form of {@link QuantizedOps.quantizeActivations} that is blocks (u8). */
   x: BackendStorage;
+  /** In the place of `base`: an expert that all tokens take, blocks [n, k] of the same type, and its x, [tokens, k], as `x`. */
+  shared?: { weights: StoragePart; k: number; x: BackendStorage };
 }
 
 /** Experts of many tokens, from rows of `n` values by rows of `width` to rows of `n`. */
@@ -89,6 +100,8 @@ export interface GroupedExpertsProblem extends ExpertMix {
 export interface QuantizedExpertOps {
   /** activation(gate · x) times (up · x) of each token's experts, [tokens * topk, n], in the form that `x` has. */
   gated(problem: GatedExpertsProblem): BackendStorage;
+  /** The same, and what the expert makes that all tokens take, [tokens, shared.n]; without biases. */
+  gatedBeside(problem: GatedExpertsProblem, shared: SharedGate): { own: BackendStorage; shared: BackendStorage };
   /** The sum over each token's experts of weights · x, [tokens, n], f32. */
   mixed(problem: MixedExpertsProblem): BackendStorage;
   /** The same into memory from `out` on, f32, where a token's `n` values begin every `row` values. */

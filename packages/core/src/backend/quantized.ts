@@ -43,6 +43,15 @@ export interface QuantizedOps {
     activations: BackendStorage,
   ): BackendStorage;
   /**
+   * As {@link matmulActivations} with several weights one beside the other, [m, the sum of n], in one launch: in decoding a launch
+   * costs as much as a small product. Undefined where the device has none for so many rows, weights or their types.
+   */
+  matmulBeside?(
+    weights: readonly { weight: BackendStorage; type: BlockType; n: number }[],
+    size: { m: number; k: number },
+    activations: BackendStorage,
+  ): BackendStorage | undefined;
+  /**
    * For every id the product of a row of x with the expert's weights: weight [experts, n, k], ids [tokens * topk] (u32,
    * contiguous, each below the number of experts), x contiguous [tokens * topk, k], or [tokens, k] with `shared`, in f32,
    * f16 or bf16; [tokens * topk, n] f32.

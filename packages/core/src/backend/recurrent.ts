@@ -45,6 +45,10 @@ export interface CausalConv1dProblem {
   weight: StoragePart;
   /** [channels] */
   bias?: StoragePart;
+  /** Multiplies x: [rows, channels]. */
+  inGate?: RowsPart;
+  /** Multiplies the result: [rows, channels]. */
+  outGate?: RowsPart;
 }
 
 export interface SelectiveScanProblem {

@@ -8,6 +8,10 @@ export interface CausalConv1dOptions {
   bias?: Tensor;
   /** Of the result. Default: none. */
   activation?: 'silu';
+  /** Multiplies x: [rows, channels], f32; views too. */
+  inGate?: Tensor;
+  /** Multiplies the result, behind the activation: [rows, channels], f32; views too. */
+  outGate?: Tensor;
 }
 
 /**
@@ -28,8 +32,9 @@ export function causalConv1d(
 ): Tensor {
   const op = 'causalConv1d';
   checkObjects(op, { options });
-  const { bias, activation } = options;
-  checkTensors(op, { x, weight, ...(bias && { bias }) });
+  const { bias, activation, inGate, outGate } = options;
+  const gates = { ...(inGate && { inGate }), ...(outGate && { outGate }) };
+  checkTensors(op, { x, weight, ...(bias && { bias }), ...gates });
   const [channels, taps] = weight.shape;
   const fits = weight.rank === 2 && taps >= 2 && x.dim(-1) === channels;
   if (!fits || (bias && (bias.rank !== 1 || bias.dim(0) !== channels))) {
@@ -38,8 +43,15 @@ export function causalConv1d(
       `${op}: rows of [${x.shape}], weights [${weight.shape}]${bias ? `, bias [${bias.shape}]` : ''}; give [rows, channels], [channels, taps] of 2 or more and [channels].`,
     );
   }
-  checkSpans(op, spans, states, [taps - 1, channels], { x });
-  const kernels = forKernels(spans, states, [x], [weight, bias]);
+  const given = Object.values(gates);
+  if (given.some((gate) => gate.rank !== 2 || gate.dim(1) !== channels)) {
+    throw new ShapeError(
+      'SHAPE_MISMATCH',
+      `${op}: gates of ${given.map(({ shape }) => `[${shape}]`).join(' and ')} for ${channels} channels; give [rows, channels].`,
+    );
+  }
+  checkSpans(op, spans, states, [taps - 1, channels], { x, ...gates });
+  const kernels = forKernels(spans, states, [x, ...given], [weight, bias]);
   if (kernels) {
     const problem = {
       channels,
@@ -48,17 +60,21 @@ export function causalConv1d(
       x: rowsPart(x),
       weight: weight.storagePart(),
       ...(bias && { bias: bias.storagePart() }),
+      ...(inGate && { inGate: rowsPart(inGate) }),
+      ...(outGate && { outGate: rowsPart(outGate) }),
     };
     return Tensor.fromStorage(kernels.ops.causalConv1d(problem, kernels.at, kernels.states), x.shape, x.device);
   }
   return composed(spans, states, channels, (start, count, state) => {
-    const whole = Tensor.cat([state, x.narrow(0, start, count)], 0);
+    const own = (rows: Tensor) => rows.narrow(0, start, count);
+    const whole = Tensor.cat([state, inGate ? own(inGate).mul(own(x)) : own(x)], 0);
     let sum: Tensor | undefined;
     for (let tap = 0; tap < taps; tap++) {
       const part = whole.narrow(0, tap, count).mul(weight.narrow(1, tap, 1).squeeze(1));
       sum = sum ? sum.add(part) : part;
     }
-    const rows = bias ? sum!.add(bias) : sum!;
-    return { rows: activation === 'silu' ? rows.silu() : rows, state: whole.narrow(0, count, taps - 1) };
+    const biased = bias ? sum!.add(bias) : sum!;
+    const rows = activation === 'silu' ? biased.silu() : biased;
+    return { rows: outGate ? own(outGate).mul(rows) : rows, state: whole.narrow(0, count, taps - 1) };
   });
 }

@@ -106,7 +106,7 @@ export function launchDecodeActivated(
   device.launch(DECODE, kernel, shape, [a.rows, a.n, a.padded, a.x, a.xRow, a.bias, a.blocks, a.y]);
 }
 
-/** `decode_gated_q8_1_silu`, and 1 more. */
+/** `decode_gated_q8_1_silu`, and 2 more. */
 export interface DecodeGatedQ81Arguments {
   rows: number;
   n: number;
@@ -128,7 +128,7 @@ export function launchDecodeGatedQ81(
   device.launch(DECODE, kernel, shape, [a.rows, a.n, a.padded, a.gate, a.gateRow, a.up, a.upRow, a.blocks, a.y]);
 }
 
-/** `decode_gate_silu_f32`, and 5 more. */
+/** `decode_gate_silu_f32`, and 8 more. */
 export interface DecodeGateArguments {
   rows: number;
   n: number;

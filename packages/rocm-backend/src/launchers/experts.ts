@@ -20,6 +20,11 @@ export interface ExpertsGatedArguments {
   nPadded: number;
   activation: number;
   limit: number;
+  sharedGate: Address;
+  sharedUp: Address;
+  sharedBlocks: Address;
+  sharedN: number;
+  sharedNPadded: number;
 }
 
 export function launchExpertsGated(
@@ -44,6 +49,11 @@ export function launchExpertsGated(
     a.nPadded,
     a.activation,
     a.limit,
+    a.sharedGate,
+    a.sharedUp,
+    a.sharedBlocks,
+    a.sharedN,
+    a.sharedNPadded,
   ]);
 }
 
@@ -64,6 +74,10 @@ export interface ExpertsMixedArguments {
   tokens: number;
   topk: number;
   kPadded: number;
+  shared: Address;
+  sharedInputs: Address;
+  sharedK: number;
+  sharedKPadded: number;
 }
 
 export function launchExpertsMixed(
@@ -88,6 +102,10 @@ export function launchExpertsMixed(
     a.tokens,
     a.topk,
     a.kPadded,
+    a.shared,
+    a.sharedInputs,
+    a.sharedK,
+    a.sharedKPadded,
   ]);
 }
 

@@ -273,6 +273,46 @@ export function launchMulMatVecUpTo(
   device.launch(QUANTIZED, kernel, shape, [a.x, a.y, a.dst, a.ncolsX, a.nrowsX, a.nrowsY, a.nrowsDst, a.ncolsY]);
 }
 
+/** `mul_mat_vec_beside_q8_1`. */
+export interface MulMatVecBesideArguments {
+  x0: Address;
+  x1: Address;
+  x2: Address;
+  y: Address;
+  dst: Address;
+  columns: number;
+  rows0: number;
+  rows1: number;
+  rows2: number;
+  blocks0: number;
+  blocks1: number;
+  blocks2: number;
+  types: number;
+}
+
+export function launchMulMatVecBeside(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: MulMatVecBesideArguments,
+): void {
+  device.launch(QUANTIZED, kernel, shape, [
+    a.x0,
+    a.x1,
+    a.x2,
+    a.y,
+    a.dst,
+    a.columns,
+    a.rows0,
+    a.rows1,
+    a.rows2,
+    a.blocks0,
+    a.blocks1,
+    a.blocks2,
+    a.types,
+  ]);
+}
+
 /** `quantize_q8_1`, and 2 more. */
 export interface QuantizeQ81Arguments {
   x: Address;

@@ -20,6 +20,10 @@ export interface CausalConv1dArguments {
   bias: Address;
   states: Address;
   out: Address;
+  inGate: Address;
+  inGateRow: number;
+  outGate: Address;
+  outGateRow: number;
 }
 
 export function launchCausalConv1d(
@@ -44,6 +48,10 @@ export function launchCausalConv1d(
     a.bias,
     a.states,
     a.out,
+    a.inGate,
+    a.inGateRow,
+    a.outGate,
+    a.outGateRow,
   ]);
 }
 

@@ -109,7 +109,11 @@ export class DeviceDecodeOps implements DecodeOps {
     }
   }
 
-  gated(activation: 'silu' | 'gelu', problem: GatedProblem, as: NormDType | 'blocks' = 'blocks'): KernelStorage {
+  gated(
+    activation: 'silu' | 'gelu' | 'sigmoid',
+    problem: GatedProblem,
+    as: NormDType | 'blocks' = 'blocks',
+  ): KernelStorage {
     const device = this.#device;
     const { rows, n, gate, gateRow, up, upRow } = problem;
     if (as === 'blocks') return this.#gatedBlocks(activation, problem);
@@ -125,7 +129,10 @@ export class DeviceDecodeOps implements DecodeOps {
     return this.#gatedBlocks(activation, problem);
   }
 
-  #gatedBlocks(activation: 'silu' | 'gelu', problem: ActivatedProblem & Partial<GatedProblem>): KernelStorage {
+  #gatedBlocks(
+    activation: 'silu' | 'gelu' | 'sigmoid',
+    problem: ActivatedProblem & Partial<GatedProblem>,
+  ): KernelStorage {
     const device = this.#device;
     const { rows, n, gate, gateRow, up, upRow = 0 } = problem;
     if (!this.supports(n)) throw unsupported(`decode.gated of ${n} values`, 'f32', device);

@@ -7,6 +7,7 @@ import type {
   GroupedExpertsProblem,
   MixedExpertsProblem,
   QuantizedExpertOps,
+  SharedGate,
   StoragePart,
 } from '@x/core';
 import type { KernelDevice } from '../device';
@@ -35,26 +36,48 @@ export class DeviceQuantizedExpertOps implements QuantizedExpertOps {
   }
 
   gated(p: GatedExpertsProblem): KernelStorage {
+    return keptIfFilled(this.#rowsOf(p.tokens * p.topk, p.n), (blocks) => this.#gate(p, blocks));
+  }
+
+  gatedBeside(p: GatedExpertsProblem, shared: SharedGate): { own: KernelStorage; shared: KernelStorage } {
+    const beside = this.#rowsOf(p.tokens, shared.n);
+    try {
+      const own = this.#rowsOf(p.tokens * p.topk, p.n);
+      return { own: keptIfFilled(own, (blocks) => this.#gate(p, blocks, shared, beside.ptr)), shared: beside };
+    } catch (error) {
+      beside.dispose();
+      throw error;
+    }
+  }
+
+  /** Memory for rows of activations in blocks. */
+  #rowsOf(rows: number, n: number): KernelStorage {
+    return this.#device.allocUninit(activationRows(rows) * activationRowBytes(n), 'u8');
+  }
+
+  #gate(p: GatedExpertsProblem, blocks: number, shared?: SharedGate, sharedBlocks = 0): void {
     const device = this.#device;
     const { tokens, topk, n, k, type, gate, up, x } = p;
-    const rows = tokens * topk;
-    const result = device.allocUninit(activationRows(rows) * activationRowBytes(n), 'u8');
-    if (rows * n === 0) return result;
-    return keptIfFilled(result, (blocks) =>
-      launchExpertsGated(device, `experts_gated_${type}`, this.#gatedShape(type, rows, n, k), {
-        gate: device.address(gate),
-        up: device.address(up),
-        inputs: KernelStorage.on(device, x).ptr,
-        ids: this.#optional(p.ids),
-        gateBias: this.#optional(p.gateBias),
-        upBias: this.#optional(p.upBias),
-        blocks,
-        ...{ n, k, tokens, topk },
-        kPadded: paddedWidth(k),
-        nPadded: paddedWidth(n),
-        ...activationOf(p.activation),
-      }),
-    );
+    if (tokens * topk * n === 0) return;
+    const rows = tokens * topk + (shared ? tokens : 0);
+    launchExpertsGated(device, `experts_gated_${type}`, this.#gatedShape(type, rows, Math.max(n, shared?.n ?? 0), k), {
+      gate: device.address(gate),
+      up: device.address(up),
+      inputs: KernelStorage.on(device, x).ptr,
+      ids: this.#optional(p.ids),
+      gateBias: this.#optional(p.gateBias),
+      upBias: this.#optional(p.upBias),
+      blocks,
+      ...{ n, k, tokens, topk },
+      kPadded: paddedWidth(k),
+      nPadded: paddedWidth(n),
+      ...activationOf(p.activation),
+      sharedGate: this.#optional(shared?.gate),
+      sharedUp: this.#optional(shared?.up),
+      sharedBlocks,
+      sharedN: shared?.n ?? 0,
+      sharedNPadded: paddedWidth(shared?.n ?? 0),
+    });
   }
 
   mixed(p: MixedExpertsProblem): KernelStorage {
@@ -67,9 +90,10 @@ export class DeviceQuantizedExpertOps implements QuantizedExpertOps {
 
   #mix(p: MixedExpertsProblem, out: Address, outRow: number): void {
     const device = this.#device;
-    const { tokens, topk, n, k, type, weights, x } = p;
+    const { tokens, topk, n, k, type, weights, x, shared } = p;
+    const sharedK = shared?.k ?? 0;
     // Rows of all of a token's experts are as one.
-    const { grid, block } = vectorShape(device, type, n, topk * k);
+    const { grid, block } = vectorShape(device, type, n, topk * k + sharedK);
     const shape: LaunchShape = { grid: [grid, ...counted(tokens)], block };
     launchExpertsMixed(device, `experts_mixed_${type}`, shape, {
       weights: device.address(weights),
@@ -80,6 +104,10 @@ export class DeviceQuantizedExpertOps implements QuantizedExpertOps {
       outRow,
       ...{ n, k, tokens, topk },
       kPadded: paddedWidth(k),
+      shared: this.#optional(shared?.weights),
+      sharedInputs: shared ? KernelStorage.on(device, shared.x).ptr : 0,
+      sharedK,
+      sharedKPadded: paddedWidth(sharedK),
     });
   }
 

@@ -34,6 +34,7 @@ import {
   launchMulMatStream,
   launchMulMatStreamGrouped,
   launchMulMatVec,
+  launchMulMatVecBeside,
   launchMulMatVecUpTo,
   type MulMatArguments,
 } from '../launchers/quantized';
@@ -47,7 +48,7 @@ import { EXPERT_TILE } from './experts';
 import { gemmIntoF32, libraryRows } from './gemm-library';
 import { groupedStreamLaunch, type StreamLaunch, streamLaunch } from './quantized-stream';
 import { filled, filledRows, rowsOfProduct } from './result';
-import { CANDLE_TYPES, UNIT_TYPES, vectorShape } from './vector-shape';
+import { besideShape, CANDLE_TYPES, UNIT_TYPES, vectorShape } from './vector-shape';
 
 /** Types whose `dequantize_block` kernels count values instead of blocks. */
 const COUNTED_IN_VALUES: ReadonlySet<BlockType> = new Set(['q5_0', 'q5_1']);
@@ -75,6 +76,9 @@ const MMA_WARPS = 8;
 const STREAM_ROWS = { from: 3, to: 64, toWhereNotKept: 128 };
 /** Up to so many rows dot products are faster (cuda): of blocks of 32 values, and of weights of at most so many values. */
 const FEW = { rows: 4, blockSize: 32, values: 2 ** 25 };
+/** `BesideType` of kernels/quantized/matvec.h, and how many weights the kernel takes. */
+const BESIDE_TYPES: readonly BlockType[] = ['q2_K', 'q3_K', 'q4_K', 'q5_K', 'q6_K', 'q8_0'];
+const MOST_BESIDE = 3;
 /** Weight rows of a tile of `mul_mat_mma_grouped_*`. */
 const GROUPED_MMA_ROWS = 32;
 /** Rows from which dequantizing a weight to bf16 for the library's product takes less time than int8 products (cuda). */
@@ -209,6 +213,37 @@ export class DeviceQuantizedOps implements QuantizedOps {
     } finally {
       blocks.dispose();
     }
+  }
+
+  matmulBeside(
+    weights: readonly { weight: BackendStorage; type: BlockType; n: number }[],
+    { m, k }: { m: number; k: number },
+    activations: BackendStorage,
+  ): KernelStorage | undefined {
+    const rows = KernelStorage.on(this.#device, activations);
+    const types = weights.map(({ type }) => BESIDE_TYPES.indexOf(type));
+    if (m !== 1 || rows.dtype !== 'u8' || weights.length > MOST_BESIDE || types.includes(-1)) return undefined;
+    const { grid, block, blocks } = besideShape(this.#device, weights, k);
+    const [w0, w1, w2] = weights.map(({ weight, n }, i) => ({
+      x: KernelStorage.on(this.#device, weight).ptr,
+      rows: n,
+      blocks: blocks[i],
+    }));
+    const total = weights.reduce((sum, { n }) => sum + n, 0);
+    return filled(this.#device, 'f32', total, (dst) =>
+      launchMulMatVecBeside(
+        this.#device,
+        'mul_mat_vec_beside_q8_1',
+        { grid, block },
+        {
+          ...{ x0: w0.x, rows0: w0.rows, blocks0: w0.blocks },
+          ...{ x1: w1?.x ?? 0, rows1: w1?.rows ?? 0, blocks1: w1?.blocks ?? 0 },
+          ...{ x2: w2?.x ?? 0, rows2: w2?.rows ?? 0, blocks2: w2?.blocks ?? 0 },
+          ...{ y: rows.ptr, dst, columns: k },
+          types: types.reduce((all, type, i) => all + type * 16 ** i, 0),
+        },
+      ),
+    );
   }
 
   /** Whether rows that come in blocks, for the types that are streamed, are worth a weight in bf16 that is not. */

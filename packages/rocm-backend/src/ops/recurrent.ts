@@ -150,7 +150,7 @@ export class DeviceRecurrentOps implements RecurrentOps {
   /** A block a row, on GPUs a few of them, and a part of the channels. */
   causalConv1d(p: CausalConv1dProblem, spans: StateSpans, pool: StatePoolPart): KernelStorage {
     const device = this.#device;
-    const { channels, taps, silu } = p;
+    const { channels, taps, silu, inGate, outGate } = p;
     const items = device.shapes.isHost ? spans.rows : Math.ceil(spans.rows / CONV_ROWS) * Math.ceil(channels / THREADS);
     const shape = this.#shape(items, THREADS);
     return filled(device, 'f32', spans.rows * channels, (out) =>
@@ -164,6 +164,10 @@ export class DeviceRecurrentOps implements RecurrentOps {
         weight: device.address(p.weight),
         bias: p.bias ? device.address(p.bias) : 0,
         out,
+        inGate: inGate ? device.address(inGate.part) : 0,
+        inGateRow: inGate?.row ?? 0,
+        outGate: outGate ? device.address(outGate.part) : 0,
+        outGateRow: outGate?.row ?? 0,
       }),
     );
   }

@@ -50,3 +50,15 @@ export function vectorShape(
   if (pairs < multiprocessorCount * 20 && warps > 1) return { grid: pairs, block: warps * warpSize };
   return { grid: Math.ceil(pairs / VECTOR_WARPS), block: VECTOR_WARPS * warpSize };
 }
+
+/** One launch for products that {@link vectorShape} has for each weight: all blocks, in their common size, and those of each. */
+export function besideShape(
+  device: KernelDevice,
+  weights: readonly { type: BlockType; n: number }[],
+  k: number,
+): { grid: number; block: number; blocks: number[] } {
+  const shapes = weights.map(({ type, n }) => vectorShape(device, type, n, k));
+  const block = Math.max(...shapes.map((shape) => shape.block));
+  const blocks = shapes.map(({ grid }) => grid);
+  return { grid: blocks.reduce((sum, count) => sum + count, 0), block, blocks };
+}

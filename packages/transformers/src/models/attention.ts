@@ -7,6 +7,7 @@ import {
   type ActivationForm,
   type Activations,
   fusesHeads,
+  gatedActivation,
   type HeadOptions,
   type HeadRotation,
   headsAppend,
@@ -20,7 +21,7 @@ import {
 import type { PartRange } from '@x/quantized';
 import type { DecoderConfig } from '../config/decoder-config';
 import { type RopeConfig, ropeFrequencies, ropeMagnitude } from '../config/rope';
-import type { LinearGroup } from '../weights/linear-group';
+import { type LinearGroup, readsOf } from '../weights/linear-group';
 import { project, takesBlocks } from '../weights/q-linear';
 import { headsOf, timesRange } from '../weights/shard';
 import type { Weights } from '../weights/weights';
@@ -180,9 +181,14 @@ export class Attention implements TokenMixer {
           : headsOf(source.shard, numHeads, numKvHeads, ({ count }) => (count * headDim) % unit === 0);
       const keys = share && timesRange(share.keys, headDim);
       const queries = share && timesRange(share.queries, headDim);
-      const asked = options.gate ? 2 : 1;
       const separate = [
-        { name: `${at}.attn_q`, out: asked * wide, rows: queries && timesRange(queries, asked) },
+        options.gate
+          ? {
+              name: `${at}.attn_q`,
+              out: 2 * wide,
+              order: gatesBehind(share?.queries ?? { start: 0, count: numHeads }, headDim),
+            }
+          : { name: `${at}.attn_q`, out: wide, rows: queries },
         { name: `${at}.attn_k`, out: narrow, rows: keys },
         { name: `${at}.attn_v`, out: narrow, rows: keys },
       ];
@@ -227,7 +233,7 @@ export class Attention implements TokenMixer {
     const { window, softcap, qkNorm } = this.options;
     let [q, k, v] = qkv.forward(x);
     let gate: Tensor | undefined;
-    if (this.options.gate) [q, gate] = this.queriesAndGates(q);
+    if (this.options.gate) [q, gate] = [0, 1].map((i) => q.narrow(1, (i * q.dim(1)) / 2, q.dim(1) / 2));
     if (norms && qkNorm === 'width') [q, k] = [norms.q.forward(q), norms.k.forward(k)];
     const { clip } = this.options;
     if (clip !== undefined) [q, k, v] = [q, k, v].map((rows) => rows.clamp(-clip, clip));
@@ -240,21 +246,19 @@ export class Attention implements TokenMixer {
     const prompts = angles && kv.prompts?.({ window, softcap, sinks });
     if (prompts) {
       const attended = prompts.attend(this.headsOfPrompts(q, k, v, angles, prompts));
-      return project(o, gate ? attended.toDtype('f32').mul(gate.sigmoid()) : attended, this.dtype);
+      return project(o, gate ? this.gated(attended.toDtype('f32'), gate) : attended, this.dtype);
     }
     const queries = fused ? this.appendAtOnce(q, k, v, angles, kv.paged!) : this.append(q, k, v, angles, kv);
     const scale = fused || angles?.rotation.scaled ? 1 : this.scale;
     const options = { scale, window, softcap, sinks };
-    const plain = () => (gate ? kv.attend(queries, options).mul(gate.sigmoid()) : kv.attend(queries, options));
+    const plain = () => (gate ? this.gated(kv.attend(queries, options), gate) : kv.attend(queries, options));
     const attended = inBlocks ? kv.attendInBlocks!(queries, options) : plain();
     return project(o, attended, this.dtype);
   }
 
-  /** Rows of a query and a gate for each head to those of queries and those of gates. */
-  private queriesAndGates(rows: Tensor): Tensor[] {
-    const { numHeads, headDim } = this.config;
-    const heads = rows.reshape([rows.dim(0), numHeads, 2, headDim]);
-    return [0, 1].map((i) => heads.narrow(2, i, 1).reshape([rows.dim(0), numHeads * headDim]));
+  /** What is attended times the sigmoid of its gate, as the last product takes it. */
+  private gated(attended: Tensor, gate: Tensor): Activations {
+    return gatedActivation(gate, attended, 'sigmoid', readsOf(this.parts.o, this.dtype, gate.dim(0)));
   }
 
   /** Norms of each head. */
@@ -298,6 +302,12 @@ export class Attention implements TokenMixer {
     const { qkv, o, norms, sinks } = this.parts;
     for (const part of [qkv, o, norms?.q, norms?.k, sinks]) part?.dispose();
   }
+}
+
+/** Of a query and a gate for each of some heads, where the file has the queries, and behind them the gates. */
+function gatesBehind({ start, count }: PartRange, headDim: number): PartRange[] {
+  const heads = Array.from({ length: count }, (_, i) => 2 * (start + i) * headDim);
+  return [0, headDim].flatMap((offset) => heads.map((first) => ({ start: first + offset, count: headDim })));
 }
 
 async function sinksOf(source: Weights, at: string, heads: number, own: PartRange | undefined): Promise<Tensor> {

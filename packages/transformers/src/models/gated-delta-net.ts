@@ -15,7 +15,7 @@ import {
 import type { PartRange } from '@x/quantized';
 import type { ConfigSource } from '../config/config-source';
 import { badConfig } from '../config/problems';
-import { formForAll, type LinearGroup } from '../weights/linear-group';
+import { type LinearGroup, separateGroups } from '../weights/linear-group';
 import { project, takesBlocks } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { Angles } from './attention';
@@ -68,10 +68,8 @@ export function linearLayers(source: ConfigSource, numLayers: number): boolean[]
 }
 
 interface Parts {
-  /** Queries, keys and values together, and the gate. */
-  qkvz: LinearGroup;
-  /** Shares of the difference that are written, and steps. */
-  ba: LinearGroup;
+  /** Queries, keys and values together, the gate, the shares of the difference that are written, and steps. */
+  inProj: LinearGroup;
   taps: Tensor;
   dtBias: Tensor;
   a: Tensor;
@@ -100,33 +98,32 @@ export class GatedDeltaNet implements TokenMixer {
     const mixed = 2 * keyHeads * keyDim + inner;
     const shared = valueHeads / keyHeads;
     return owning(async (own) => {
+      const qkvz = () =>
+        source.has(`${at}.ssm_in`)
+          ? source.fused(`${at}.ssm_in`, [mixed, inner], hiddenSize, {
+              order: orderOfHeads(keyHeads, [keyDim, keyDim, shared * valueDim, shared * valueDim]),
+            })
+          : source.group(
+              [
+                { name: `${at}.attn_qkv`, out: mixed },
+                { name: `${at}.attn_gate`, out: inner },
+              ],
+              hiddenSize,
+            );
+      const ba = () =>
+        source.has(`${at}.ssm_ba`)
+          ? source.fused(`${at}.ssm_ba`, [valueHeads, valueHeads], hiddenSize, {
+              order: orderOfHeads(keyHeads, [shared, shared]),
+            })
+          : source.group(
+              [
+                { name: `${at}.ssm_beta`, out: valueHeads },
+                { name: `${at}.ssm_alpha`, out: valueHeads },
+              ],
+              hiddenSize,
+            );
       const parts: Parts = {
-        qkvz: own(
-          source.has(`${at}.ssm_in`)
-            ? await source.fused(`${at}.ssm_in`, [mixed, inner], hiddenSize, {
-                order: orderOfHeads(keyHeads, [keyDim, keyDim, shared * valueDim, shared * valueDim]),
-              })
-            : await source.group(
-                [
-                  { name: `${at}.attn_qkv`, out: mixed },
-                  { name: `${at}.attn_gate`, out: inner },
-                ],
-                hiddenSize,
-              ),
-        ),
-        ba: own(
-          source.has(`${at}.ssm_ba`)
-            ? await source.fused(`${at}.ssm_ba`, [valueHeads, valueHeads], hiddenSize, {
-                order: orderOfHeads(keyHeads, [shared, shared]),
-              })
-            : await source.group(
-                [
-                  { name: `${at}.ssm_beta`, out: valueHeads },
-                  { name: `${at}.ssm_alpha`, out: valueHeads },
-                ],
-                hiddenSize,
-              ),
-        ),
+        inProj: own(await separateGroups([qkvz, ba])),
         taps: own(await source.numbers(`${at}.ssm_conv1d.weight`, [mixed, taps])),
         dtBias: own(await source.numbers(`${at}.ssm_dt.bias`, [valueHeads])),
         a: own(await source.numbers(`${at}.ssm_a`, [valueHeads])),
@@ -139,14 +136,13 @@ export class GatedDeltaNet implements TokenMixer {
   }
 
   reads(rows: number): ActivationForm {
-    return formForAll([this.parts.qkvz, this.parts.ba], rows);
+    return this.parts.inProj.reads(rows);
   }
 
   forward(input: Activations, _angles: Angles | undefined, { states: { states, spans } }: LayerMemory): Tensor {
     const { keyHeads, valueHeads, keyDim, valueDim, sharing } = this.config.delta;
-    const { qkvz, ba, taps, dtBias, a, norm, outProj } = this.parts;
-    const [qkv, z] = qkvz.forward(input);
-    const [beta, dt] = ba.forward(input);
+    const { inProj, taps, dtBias, a, norm, outProj } = this.parts;
+    const [qkv, z, beta, dt] = inProj.forward(input);
     const mixed = causalConv1d(qkv, taps, states.conv, spans, { activation: 'silu' });
     const keys = keyHeads * keyDim;
     const [q, k, v] = [

@@ -2,7 +2,7 @@
  * The feed-forward layer of the Llama family: down(activation(gate(x)) · up(x)); gate and up are one product, in some files
  * one weight.
  */
-import { QuantizedActivations, type Tensor } from '@x/core';
+import { type GateActivation, QuantizedActivations, type Tensor } from '@x/core';
 import {
   type ActivationForm,
   type ActivationName,
@@ -11,6 +11,7 @@ import {
   gatedActivation,
   type Module,
 } from '@x/nn';
+import { fusesGate, type QTensor } from '@x/quantized';
 import { type LinearGroup, readsOf } from '../weights/linear-group';
 import { project, takesBlocks } from '../weights/q-linear';
 import { shareOf } from '../weights/shard';
@@ -68,7 +69,12 @@ export class GatedMlp implements FeedForward {
   }
 
   forward(x: Activations): Tensor {
-    return project(this.down, this.fused(x) ?? this.gated(x), this.dtype);
+    return this.last(this.fused(x) ?? this.gated(x));
+  }
+
+  /** The last product, of what gate and up became. */
+  last(inside: Activations): Tensor {
+    return project(this.down, inside, this.dtype);
   }
 
   private gated(x: Activations): Activations {
@@ -80,6 +86,16 @@ export class GatedMlp implements FeedForward {
     const kernel = gateActivation(this.activation);
     const fits = this.small && x instanceof QuantizedActivations && x.rows <= FUSED_ROWS && takesBlocks(this.down);
     return fits && kernel ? this.gateUp.gated?.(x, kernel) : undefined;
+  }
+
+  /** Its weights where a kernel that does more can be it for so many rows: gate above up, and down. */
+  fusedWeights(rows: number): { both: QTensor; down: QTensor; activation: GateActivation } | undefined {
+    const activation = gateActivation(this.activation);
+    const { weight: down, bias } = (takesBlocks(this.down) && this.down.blockWeight) || {};
+    const [both, ...others] = this.gateUp.blockWeights() ?? [];
+    if (!this.small || rows > FUSED_ROWS || !activation || !both || others.length > 0 || !down || bias)
+      return undefined;
+    return fusesGate({ both }) ? { both, down, activation } : undefined;
   }
 
   dispose(): void {

@@ -19,9 +19,11 @@ import {
   fusesGate,
   fusesMix,
   gatedExperts,
+  gatedExpertsBeside,
   groupedExperts,
   mixedExperts,
   type PartRange,
+  type QTensor,
   quantizedRows,
 } from '@x/quantized';
 import type { ConfigKey, ConfigSource } from '../config/config-source';
@@ -143,7 +145,7 @@ interface Parts {
   down: ExpertLinear;
   /** Added to the scores for the choice, not for the weights: [experts]. */
   correction?: Tensor;
-  shared?: FeedForward;
+  shared?: GatedMlp;
 }
 
 /** Where a mixture's experts are. */
@@ -169,9 +171,9 @@ interface Choice {
   ids: Tensor;
 }
 
-/** What is added to the sum of the experts: what the shared one gives, and the logits of its gate. */
+/** What is added to the sum of the experts: what the shared one gives, of which nothing is made yet, and the logits of its gate. */
 interface Base {
-  always: Tensor;
+  shared: GatedMlp;
   sharedGate?: Tensor;
 }
 
@@ -250,14 +252,13 @@ export class MixtureOfExperts implements FeedForward {
     const { logits, ...routed } = routeTokens(numbers, router, experts, options);
     const sharedGate = logits.dim(1) > experts ? logits.narrow(1, experts, 1) : undefined;
     const choice = this.own(routed);
-    const always = shared?.forward(shared.reads(numbers.dim(0)) === 'blocks' ? x : numbers);
     const { share, hot } = this.placement;
     const whole = (part: Tensor) => (share ? summed(part, share.communicator) : part);
     // What the shared expert gives is added before the sum over the ranks where it is a part, too.
-    const inside = always !== undefined && (!share || share.shared);
-    const base = inside ? { always, sharedGate } : undefined;
+    const inside = shared !== undefined && (!share || share.shared);
+    const base = inside ? { shared, sharedGate } : undefined;
     const mixed = whole(hot ? this.fromHost(hot, x, choice, base) : this.mixed(x, choice, base));
-    return always === undefined || inside ? mixed : mixed.add(gated(always, sharedGate));
+    return shared === undefined || inside ? mixed : mixed.add(gated(ofShared(shared, x), sharedGate));
   }
 
   /** The choice among this rank's experts: others become its first one, with a weight of 0. */
@@ -307,7 +308,7 @@ export class MixtureOfExperts implements FeedForward {
       for (const pair of pairs) places[pair] = done++;
     }
     const given = all.indexSelect(Tensor.from(places, { device }), 0);
-    return this.weighed(given.reshape([tokens, chosen, given.dim(1)]), weights, base);
+    return this.weighed(x, given.reshape([tokens, chosen, given.dim(1)]), weights, base);
   }
 
   /** Whether the device has fused kernels for all that experts do. */
@@ -334,27 +335,49 @@ export class MixtureOfExperts implements FeedForward {
     const { activation } = this;
     if (!activation || !this.isFused) return undefined;
     const gates = { activation, gateBias: gate.bias, upBias: up.bias };
-    const sums = { mix, bias: down.bias, base: base?.always, baseGate: base?.sharedGate };
+    const baseGate = base?.sharedGate;
+    const sums = { mix, bias: down.bias, baseGate };
     if (gate.prefersGroups(tokens, chosen)) {
       const weights = { gate: gate.weight, up: up.weight, down: down.weight };
       using order = ExpertOrder.of(ids, gate.experts, [gate.weight.blockType, down.weight.blockType]);
       const rows = numbersOf(x).toDtype('f32').contiguous();
-      return order && groupedExperts(weights, rows, ids, order, { ...gates, ...sums });
+      return (
+        order &&
+        groupedExperts(weights, rows, ids, order, { ...gates, ...sums, base: base && ofShared(base.shared, x) })
+      );
     }
     const blocks = x instanceof QuantizedActivations ? x : quantizedRows(x);
     if (!blocks || !areBlocks(blocks.blocks)) return undefined;
-    const inside = gatedExperts({ gate: gate.weight, up: up.weight }, blocks, ids, gates);
-    return mixedExperts(down.weight, inside, ids, sums);
+    const weights = { gate: gate.weight, up: up.weight };
+    const shared = base && this.sharedBeside(base, tokens);
+    if (!shared) {
+      const always = base && ofShared(base.shared, x);
+      return mixedExperts(down.weight, gatedExperts(weights, blocks, ids, gates), ids, { ...sums, base: always });
+    }
+    const inside = gatedExpertsBeside(weights, { both: shared.both }, blocks, ids, activation);
+    const last =
+      shared.down.type === down.weight.type
+        ? { shared: { weight: shared.down, x: inside.shared } }
+        : { base: base.shared.last(inside.shared) };
+    return mixedExperts(down.weight, inside.own, ids, { ...sums, ...last });
+  }
+
+  /** The shared expert's weights, where one launch is its gate and up and those that tokens chose. */
+  private sharedBeside({ shared }: Base, tokens: number): { both: QTensor; down: QTensor } | undefined {
+    const { gate, up } = this.parts;
+    const weights = shared.fusedWeights(tokens);
+    const fits = weights && !gate.bias && !up.bias && weights.activation === this.activation;
+    return fits && weights.both.type === gate.weight.type ? weights : undefined;
   }
 
   private composed(x: Tensor, { weights, ids }: Choice, base?: Base): Tensor {
-    return this.weighed(this.experts(x, ids), weights, base);
+    return this.weighed(x, this.experts(x, ids), weights, base);
   }
 
-  /** The sum of what experts give, [tokens, chosen, hidden], by their weights. */
-  private weighed(given: Tensor, weights: Tensor, base?: Base): Tensor {
+  /** The sum of what experts give of x, [tokens, chosen, hidden], by their weights. */
+  private weighed(x: Activations, given: Tensor, weights: Tensor, base?: Base): Tensor {
     const mixed = weights.unsqueeze(1).matmul(given).squeeze(1);
-    return base ? mixed.add(gated(base.always, base.sharedGate)) : mixed;
+    return base ? mixed.add(gated(ofShared(base.shared, x), base.sharedGate)) : mixed;
   }
 
   /** What an expert computes between its products. */
@@ -397,6 +420,12 @@ function numbersOf(x: Activations): Tensor {
 function stacked(above: Tensor, below: Tensor): Tensor {
   // Weights that are looked at and not loaded are one number for all, and stay so.
   return above.isContiguous() ? Tensor.cat([above, below], 0) : above.detach();
+}
+
+/** What a shared expert gives of x in its form. */
+function ofShared(shared: GatedMlp, x: Activations): Tensor {
+  const rows = x instanceof QuantizedActivations ? x.rows : x.dim(0);
+  return shared.forward(shared.reads(rows) === 'blocks' ? x : numbersOf(x));
 }
 
 /** What a shared expert gives, times the sigmoid of its gate's logits [tokens, 1]. */

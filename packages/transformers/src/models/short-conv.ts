@@ -49,8 +49,9 @@ export class ShortConv implements TokenMixer {
 
   forward(x: Activations, _angles: Angles | undefined, { states: { states, spans } }: LayerMemory): Tensor {
     const [b, c, inside] = this.inProj.forward(x);
-    const mixed = causalConv1d(b.mul(inside), this.taps, states.conv, spans, { bias: this.bias });
-    return project(this.outProj, c.mul(mixed), this.dtype);
+    const gates = { inGate: b, outGate: c };
+    const mixed = causalConv1d(inside, this.taps, states.conv, spans, { bias: this.bias, ...gates });
+    return project(this.outProj, mixed, this.dtype);
   }
 
   dispose(): void {

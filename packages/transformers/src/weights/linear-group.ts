@@ -2,9 +2,9 @@
  * Linear layers that read the same input (query, key and value; gate and up). Where their weights are of one kind they are
  * stacked into one matrix, so that one product does the work of several: at one token a time the launches are the cost.
  */
-import type { GateActivation, QuantizedActivations, Tensor } from '@x/core';
+import { type GateActivation, QuantizedActivations, type Tensor } from '@x/core';
 import type { ActivationForm, Activations, Module } from '@x/nn';
-import { areBlocks, type DenseDType, fusesGate, gatedExperts } from '@x/quantized';
+import { areBlocks, type DenseDType, fusesGate, gatedExperts, productsBeside, type QTensor } from '@x/quantized';
 import { project, roundsTo, takesBlocks } from './q-linear';
 
 export interface LinearGroup {
@@ -14,6 +14,10 @@ export interface LinearGroup {
   forward(xs: Activations): Tensor[];
   /** Of two layers of one size: activation(first) · second in one kernel; undefined where the device has none for them. */
   gated?(xs: QuantizedActivations, activation: GateActivation): QuantizedActivations | undefined;
+  /** Outputs of each layer. */
+  readonly outs: readonly number[];
+  /** What it multiplies with, in blocks, one below the other; undefined where it does more than that, or with numbers. */
+  blockWeights(): readonly QTensor[] | undefined;
   dispose(): void;
 }
 
@@ -28,7 +32,7 @@ export class StackedGroup implements LinearGroup {
   /** Owns `layer`, whose outputs are those of the layers one after the other. @param dtype of numbers that it is given */
   constructor(
     private readonly layer: Module,
-    private readonly outs: readonly number[],
+    readonly outs: readonly number[],
     private readonly dtype: DenseDType,
   ) {}
 
@@ -37,13 +41,12 @@ export class StackedGroup implements LinearGroup {
   }
 
   forward(xs: Activations): Tensor[] {
-    const all = project(this.layer, xs, this.dtype);
-    let start = 0;
-    return this.outs.map((out) => {
-      const part = all.narrow(-1, start, out);
-      start += out;
-      return part;
-    });
+    return columnsOf(project(this.layer, xs, this.dtype), this.outs);
+  }
+
+  blockWeights(): readonly QTensor[] | undefined {
+    const { weight, bias } = (takesBlocks(this.layer) && this.layer.blockWeight) || {};
+    return weight && !bias ? [weight] : undefined;
   }
 
   gated(xs: QuantizedActivations, activation: GateActivation): QuantizedActivations | undefined {
@@ -63,6 +66,16 @@ export class StackedGroup implements LinearGroup {
   }
 }
 
+/** Views of columns that lie beside each other, so many each. */
+function columnsOf(all: Tensor, counts: readonly number[]): Tensor[] {
+  let start = 0;
+  return counts.map((count) => {
+    const part = all.narrow(-1, start, count);
+    start += count;
+    return part;
+  });
+}
+
 /** What several are best given together: what they all are, else the dtype that layers are given few rows in. */
 export function formForAll(groups: readonly LinearGroup[], rows: number): ActivationForm {
   const forms = groups.map((group) => group.reads(rows));
@@ -70,17 +83,28 @@ export function formForAll(groups: readonly LinearGroup[], rows: number): Activa
   return groups.map((group) => group.reads(1)).find((form) => form !== 'blocks') ?? 'blocks';
 }
 
-/** Groups side by side, for layers that cannot all be stacked. */
+/** Groups side by side, for layers that cannot all be stacked: of few rows they are one launch where the device has that. */
 class SeparateGroups implements LinearGroup {
   /** Owns the groups. */
   constructor(private readonly groups: readonly LinearGroup[]) {}
+
+  get outs(): readonly number[] {
+    return this.groups.flatMap(({ outs }) => outs);
+  }
 
   reads(rows: number): ActivationForm {
     return formForAll(this.groups, rows);
   }
 
   forward(xs: Activations): Tensor[] {
-    return this.groups.flatMap((group) => group.forward(xs));
+    const weights = xs instanceof QuantizedActivations ? this.blockWeights() : undefined;
+    const all = weights && productsBeside(weights, xs as QuantizedActivations);
+    return all ? columnsOf(all, this.outs) : this.groups.flatMap((group) => group.forward(xs));
+  }
+
+  blockWeights(): readonly QTensor[] | undefined {
+    const weights = this.groups.map((group) => group.blockWeights());
+    return weights.every((each) => each !== undefined) ? weights.flat() : undefined;
   }
 
   dispose(): void {

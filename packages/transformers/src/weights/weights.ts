@@ -66,7 +66,18 @@ export interface LinearPart {
   name: string;
   out: number;
   /** Of the outputs those that this rank has. Default: all. */
-  rows?: PartRange;
+  rows?: PartRange | undefined;
+  /** In the place of `rows`: where the outputs are in the file, in the order in which they are wanted. */
+  order?: readonly PartRange[] | undefined;
+}
+
+/** Which outputs of a layer are wanted, in order; undefined: all. */
+function rangesOf({ rows, order }: LinearPart): readonly PartRange[] | undefined {
+  return order ?? (rows && [rows]);
+}
+
+function outputsOf(part: LinearPart): number {
+  return rangesOf(part)?.reduce((sum, { count }) => sum + count, 0) ?? part.out;
 }
 
 /** What a rank has of a linear layer, or its caller wants of it. */
@@ -178,7 +189,10 @@ export class Weights {
     try {
       // At once, so that reading does not pause between two that are small.
       const read = await Promise.allSettled(
-        parts.map(({ name, out, rows }) => this.layerMatrix(name, [out, width], rows && { dim: 0, ranges: [rows] })),
+        parts.map((part) => {
+          const ranges = rangesOf(part);
+          return this.layerMatrix(part.name, [part.out, width], ranges && { dim: 0, ranges });
+        }),
       );
       for (const one of read) if (one.status === 'fulfilled') weights.push(one.value);
       const failed = read.find((one) => one.status === 'rejected');
@@ -190,10 +204,10 @@ export class Weights {
       }
       const stack = async (run: readonly LinearPart[]) => {
         const first = parts.indexOf(run[0]);
-        const outs = run.map(({ out, rows }) => rows?.count ?? out);
+        const outs = run.map(outputsOf);
         using weight =
           run.length === 1 ? weights[first].share() : QTensor.stack(weights.slice(first, first + run.length));
-        const sites = run.map(({ name }, i) => ({ name, out: outs[i] }));
+        const sites = run.map(({ name, order }, i) => ({ name, out: outs[i], ...(order && { order }) }));
         const layer = this.lora.layer(this.product(weight, await this.stackedBias(run)), sites, width);
         return new StackedGroup(layer, outs, this.activations);
       };
@@ -409,12 +423,12 @@ export class Weights {
   private async stackedBias(parts: readonly LinearPart[]): Promise<Tensor | undefined> {
     const biases: (Tensor | undefined)[] = [];
     try {
-      for (const { name, out, rows } of parts) biases.push(await this.bias(name, out, rows && [rows]));
+      for (const part of parts) biases.push(await this.bias(part.name, part.out, rangesOf(part)));
       if (biases.every((bias) => bias === undefined)) return undefined;
       const { device } = this;
       return scope(() =>
         Tensor.cat(
-          parts.map(({ out, rows }, i) => biases[i] ?? Tensor.zeros([rows?.count ?? out], 'f32', device)),
+          parts.map((part, i) => biases[i] ?? Tensor.zeros([outputsOf(part)], 'f32', device)),
           0,
         ),
       );
