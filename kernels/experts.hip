@@ -31,7 +31,7 @@
 #include "quantized/host-amx-pairs.h"
 #include "quantized/host-mmla.h"
 #include "quantized/host-matmul.h"
-#include "quantized/matvec.h"
+#include "quantized/dot-rows.h"
 #include "experts/gated.h"
 #include "experts/mixed.h"
 #include "experts/grouped.h"

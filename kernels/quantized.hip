@@ -30,6 +30,8 @@
 #include "quantized/host-mmla.h"
 #include "quantized/host-matmul.h"
 #include "quantized/dequantize.h"
+#include "quantized/dot-rows.h"
+#include "quantized/staged-rows.h"
 #include "quantized/matvec.h"
 #include "quantized/matmul.h"
 #include "quantized/mma.h"
@@ -232,8 +234,7 @@ KERNEL_EARLY(mul_mat_vec_beside_q8_1)
 KERNEL_BLOCKS(mul_mat_vec_beside_q8_1, 256, VEC_BLOCKS(1),
               (const u8* x0, const u8* x1, const u8* x2, const u8* y, float* dst, u32 columns, u32 rows0, u32 rows1,
                u32 rows2, u32 blocks0, u32 blocks1, u32 blocks2, u32 types)) {
-  const BesidePart parts[3] = {{x0, rows0, blocks0}, {x1, rows1, blocks1}, {x2, rows2, blocks2}};
-  mulMatVecBeside(parts, y, dst, columns, types);
+  mulMatVecBeside({x0, rows0, blocks0}, {x1, rows1, blocks1}, {x2, rows2, blocks2}, y, dst, columns, types);
 }
 
 #define PLAIN_ROWS(T, name)                                                                        \

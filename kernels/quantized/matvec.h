@@ -7,104 +7,18 @@
 namespace quant {
 
 #if !X_HOST
-
-// Rows of a team: one loads the column too often, four leave too few warps (tools/bench/quantized.ts).
-constexpr u32 PAIR = 2;
-
-/**
- * Parts of 32 elements that a thread takes at once: in superblocks two, whose runs lie beside each other and share scales. AMD's
- * scalar registers do not hold that many runs of sixteen.
- */
-template <class Q>
-constexpr u32 PARTS_AT_ONCE = Q::SUPER && (X_NVPTX || !Q::HALVES) ? 2 : 1;
-
-/** The quads of a run, as the format loads them itself where it does, else one by one. */
-template <class Q, u32 RUN>
-X_DEVICE auto runOf(const u8* b, u32 e4, u32 (&q)[RUN], int) -> decltype(Q::run(b, e4, q)) {
-  Q::run(b, e4, q);
-}
-template <class Q, u32 RUN>
-X_DEVICE void runOf(const u8* b, u32 e4, u32 (&q)[RUN], long) {
-#pragma unroll
-  for (u32 i = 0; i < RUN; ++i) q[i] = Q::quad(b, e4 + i);
-}
-
-/** What the dot products t and `sum` (of the column's quants alone) of a run in the sixteen elements e16 add to a result. */
-template <class Q>
-X_DEVICE float scaled(const u8* b, u32 e16, i32 t, i32 sum) {
-  const i32 centred = t - Q::OFFSET * sum;
-  float v;
-  if constexpr (Q::SUPER) v = Q::superScale(b) * (float)(Q::intScale(b, e16) * centred);
-  else v = Q::scale(b, e16) * (float)centred;
-  if constexpr (Q::MINS) {
-    if constexpr (Q::SUPER) v -= Q::superMinimum(b) * (float)(Q::intMinimum(b, e16) * sum);
-    else v -= Q::minimum(b, e16) * (float)sum;
-  }
-  return v;
-}
-
-// Warps of the largest block, of 256 threads.
-constexpr u32 MOST_WARPS = 256 / WARP;
-
-/** The sum of what the block's warps have at at[warp * step], in blockReduce's order. */
-X_DEVICE float sumOfWarps(const float* at, u32 step) {
-  const u32 warps = warpsInBlock();
-  if constexpr (FEW_REGISTERS) {
-    float sums[MOST_WARPS];
-#pragma unroll
-    for (u32 warp = 0; warp < MOST_WARPS; ++warp) sums[warp] = warp < warps ? 0.0f + at[warp * step] : 0.0f;
-#pragma unroll
-    for (u32 half = MOST_WARPS / 2; half > 0; half /= 2)
-#pragma unroll
-      for (u32 i = 0; i < half; ++i) sums[i] += sums[i + half];
-    if (warps > 1) return sums[0];
-  }
-  float sum = at[0];
-#pragma unroll 1
-  for (u32 warp = 1; warp < warps; ++warp) sum += at[warp * step];
-  return sum;
-}
-
-/** Adds to acc the products of COLS columns with PAIR rows over this thread's share of the row. */
+/** As dotRows, the faster way where there is one for the team. */
 template <class Q, u32 COLS>
-X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnBytes, u32 parts, const Team& team,
-                      float (&acc)[COLS][PAIR]) {
-  constexpr u32 PARTS = Q::SIZE / 32, AT_ONCE = PARTS_AT_ONCE<Q>, RUN = Q::RUN * AT_ONCE;
-  for (u32 s = team.thread * AT_ONCE; s < parts; s += team.threads * AT_ONCE) {
-    const u32 block = s / PARTS, part = s % PARTS;
-    const u8* yb = y + (u64)s / PARTS * PARTS * Q8_1::BYTES;
-    // With many columns one run at a time: all of them in flight would not fit the registers.
-#pragma unroll COLS > 4 ? 1 : 8 / Q::RUN
-    for (u32 run = 0; run < 8 / Q::RUN; ++run) {
-      const u32 e4 = Q::first(part, run);
-      const u8* yg = yb + (e4 / 8) * Q8_1::BYTES;
-      const u8* b[PAIR];
-      u32 quads[PAIR][RUN];
-#pragma unroll
-      for (u32 r = 0; r < PAIR; ++r) {
-        b[r] = rows[r] + (u64)block * Q::BYTES;
-        runOf<Q, RUN>(b[r], e4, quads[r], 0);
-      }
-#pragma unroll
-      for (u32 c = 0; c < COLS; ++c) {
-        const u8* yc = yg + c * columnBytes;
-        i32 u[RUN], sum = 0;
-#pragma unroll
-        for (u32 i = 0; i < RUN; ++i) {
-          u[i] = (i32)Q8_1::quad(yc, (e4 & 7) + i);
-          if (Q::MINS || Q::OFFSET != 0) sum = dp4a(0x01010101, u[i], sum);
-        }
-        const float d8 = Q8_1::scale(yc);
-#pragma unroll
-        for (u32 r = 0; r < PAIR; ++r) {
-          i32 t = 0;
-#pragma unroll
-          for (u32 i = 0; i < RUN; ++i) t = dp4a((i32)quads[r][i], u[i], t);
-          acc[c][r] += d8 * scaled<Q>(b[r], e4 >> 2, t, sum);
-        }
-      }
-    }
+X_DEVICE void dotTeamRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnBytes, u32 parts, const Team& team,
+                          float (&acc)[COLS][PAIR]) {
+#if QUANT_STAGED_ROWS
+  if constexpr (STAGED<Q> && COLS == 1) {
+    X_SHARED(StagedRows<Q>, staged, STAGED_WARPS);
+    if (blockThreads() % WARP == 0 && blockThreads() <= WARP * STAGED_WARPS)
+      return dotStagedRows<Q, COLS>(rows, y, columnBytes, parts, team, staged[warpId()], acc);
   }
+#endif
+  dotRows<Q, COLS>(rows, y, columnBytes, parts, team, acc);
 }
 #endif
 
@@ -129,7 +43,7 @@ X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 r
 #pragma unroll
     for (u32 r = 0; r < PAIR; ++r) at[r] = x + (row + r < rows ? row + r : rows - 1) * rowBytes;
     float acc[COLS][PAIR] = {};
-    dotRows<Q, COLS>(at, y, columnBytes, columns / 32, team, acc);
+    dotTeamRows<Q, COLS>(at, y, columnBytes, columns / 32, team, acc);
     float sums[SUMS];
 #pragma unroll
     for (u32 i = 0; i < SUMS; ++i) sums[i] = acc[i / PAIR][i % PAIR];
@@ -176,18 +90,25 @@ enum BesideType : u32 { BESIDE_Q2_K, BESIDE_Q3_K, BESIDE_Q4_K, BESIDE_Q5_K, BESI
 
 /**
  * One column times up to three weights of types of their own, whose results lie one behind the other: in a step of decoding a
- * launch costs as much as the product of a small weight. A block works for one weight, as in a launch for it alone.
+ * launch costs as much as the product of a small weight. A block works for one weight, as in a launch for it alone; those of the last
+ * begin first, which in files of mixed types has the larger blocks.
  */
-X_DEVICE void mulMatVecBeside(const BesidePart (&parts)[3], const u8* y, float* dst, u32 columns, u32 types) {
-  u64 block = split::block();
-  u32 part = 0;
-  for (; part < 2 && block >= parts[part].blocks; ++part) {
-    block -= parts[part].blocks;
-    dst += parts[part].rows;
+X_DEVICE void mulMatVecBeside(const BesidePart& first, const BesidePart& second, const BesidePart& third, const u8* y, float* dst,
+                              u32 columns, u32 types) {
+  u64 block = split::blocks() - 1 - split::block();
+  const u8* x = first.x;
+  u32 rows = first.rows, blocks = first.blocks;
+  const auto goOn = [&](const BesidePart& next) {
+    if (block < blocks) return;
+    block -= blocks;
+    dst += rows;
     types >>= 4;
-  }
-  const u8* x = parts[part].x;
-  const u32 rows = parts[part].rows, blocks = parts[part].blocks;
+    x = next.x;
+    rows = next.rows;
+    blocks = next.blocks;
+  };
+  goOn(second);
+  goOn(third);
   if (block >= blocks) return;
   switch (types & 15) {
     case BESIDE_Q2_K: return mulMatVec<Q2_K, 1>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);

@@ -140,6 +140,10 @@ X_DEVICE void loadMatricesTransposed(u32 (&word)[4], u32 address) {
 X_DEVICE void copyAsync(u32 shared, const void* global, u32 bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(bytes) : "memory");
 }
+/** The same of all 16. */
+X_DEVICE void copyAsync(u32 shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
+}
 /** Brings 32 bytes from global memory to the L2 cache. */
 X_DEVICE void prefetch(const void* global) { asm volatile("prefetch.global.L2 [%0];" ::"l"(global)); }
 X_DEVICE void commitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
