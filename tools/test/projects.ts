@@ -3,9 +3,10 @@
  * change or measure it. Those whose imports lead to the kernels' backend are apart from those without it, to which a backend
  * that others have registered would give devices.
  */
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { filesBelow } from './files-below.mjs';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const BACKEND = join(ROOT, 'packages/rocm-backend/src/');
@@ -24,11 +25,10 @@ const IMPORTS = /(?<!import type [^;]*)\b(?:from|import)\s*\(?\s*'([^']+)'/g;
 /** Paths from the root. */
 export function testFiles(): Record<'own' | 'backend' | 'plain', string[]> {
   const found: ReturnType<typeof testFiles> = { own: [], backend: [], plain: [] };
-  const folders = { packages: /^[^/]+\/(src|test)\/.*\.test\.ts$/, tools: /\.test\.ts$/ };
-  for (const [folder, isTest] of Object.entries(folders)) {
-    for (const name of readdirSync(join(ROOT, folder), { encoding: 'utf8', recursive: true })) {
-      if (!isTest.test(name)) continue;
-      const file = join(folder, name);
+  for (const folder of ['packages', 'tools']) {
+    for (const path of filesBelow(join(ROOT, folder))) {
+      const file = relative(ROOT, path);
+      if (!/^(packages\/[^/]+\/(src|test)|tools)\/(.*\/)?[^/]*\.test\.ts$/.test(file)) continue;
       if (LONG.test(file) || OWN.test(readFileSync(join(ROOT, file), 'utf8'))) found.own.push(file);
       else found[reachesBackend(join(ROOT, file)) ? 'backend' : 'plain'].push(file);
     }

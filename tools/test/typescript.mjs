@@ -2,10 +2,11 @@
 // every import as a property, takes nearly a second a file and a quarter of what tests of the engine take. Each module is translated once, into
 // .cache/test/js, with a map by which errors name its own lines. A Node without `registerHooks` has vite's way. `vi.mock` and
 // `vi.resetModules` are vite's and do nothing here: take a copy by `bundled` of @x/testing/bundle.
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import module from 'node:module';
 import { basename, dirname, join, relative } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { filesBelow } from './files-below.mjs';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const OUT = join(ROOT, '.cache/test/js');
@@ -23,13 +24,10 @@ export const available = typeof module.registerHooks === 'function';
 
 /** Translates what is new or has changed. */
 export async function prepare() {
-  const names = ['packages', 'tools'].flatMap((folder) =>
-    readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' }).map((name) => join(folder, name)),
-  );
-  const sources = names.filter((name) => /(?<!\.d)\.ts$/.test(name) && !/(^|\/)(node_modules|dist|\.\w+)\//.test(name));
+  const files = ['packages', 'tools'].flatMap((folder) => filesBelow(join(ROOT, folder)));
   await Promise.all(
-    sources.map(async (name) => {
-      const path = join(ROOT, name);
+    files.map(async (path) => {
+      if (!/(?<!\.d)\.ts$/.test(path)) return;
       if (!fresh(path)) keep(path, (await esbuild().transform(readFileSync(path, 'utf8'), optionsFor(path))).code);
     }),
   );
