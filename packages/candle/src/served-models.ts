@@ -1,8 +1,8 @@
 /** Models of the commands that serve: which files, under which names, with which options. */
 import { existsSync, readFileSync } from 'node:fs';
-import type { Device } from '@x/core';
+import { CandleError, type Device } from '@x/core';
 import { type CacheDType, type LanguageModel, type LoadModelOptions, loadModel } from '@x/engine';
-import { type ModelFile, modelName, ServerError } from '@x/server';
+import type { ModelFile } from '@x/server';
 import { ChatTemplate } from '@x/transformers';
 import type { Place } from './devices';
 import type { DownloadOptions } from './download';
@@ -66,6 +66,7 @@ async function modelFiles(
   describe: (path: string) => ModelFile,
   download: DownloadOptions,
 ): Promise<Record<string, ModelFile>> {
+  const { modelName } = await import('@x/server');
   const files: Record<string, ModelFile> = {};
   for (const text of names) {
     const { given, path } = placeOfName(text);
@@ -106,12 +107,12 @@ function templateOf(option: string): string {
   return option === 'chatml' ? option : textOf(option);
 }
 
-/** @throws ServerError INVALID_OPTION */
+/** @throws CandleError INVALID_OPTION */
 export function textOf(path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (cause) {
-    throw new ServerError(
+    throw new CandleError(
       'INVALID_OPTION',
       `${path} cannot be read: ${(cause as Error).message}. Give one that can be read.`,
       { cause },

@@ -1,6 +1,6 @@
 /** Answers of the server's own code, without HTTP: many requests at once, through the one engine. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createServer, type LogEntry, type ModelSources, type Server } from '@x/server';
+import type { LogEntry, ModelSources, Server } from '@x/server';
 import { BatchError } from './errors';
 import type { BatchRequest } from './requests';
 import type { Answer } from './results';
@@ -25,15 +25,19 @@ const TRIES = 5;
 const FAILURES_IN_A_ROW = 10;
 
 export class Answers {
-  private readonly server: Server;
-  /** Requests to have under way: those that compute, and some that take their places at once. */
-  readonly concurrency: number;
   private failures = 0;
   private last = '';
 
-  constructor({ models, maxSequences = MAX_SEQUENCES, maxTokens, requestTimeoutMs = NEVER_MS, onLog }: AnswersOptions) {
-    this.concurrency = maxSequences + Math.ceil(maxSequences / 4);
-    this.server = createServer({
+  /** @param concurrency requests to have under way: those that compute, and some that take their places at once */
+  private constructor(
+    private readonly server: Server,
+    readonly concurrency: number,
+  ) {}
+
+  static async from(options: AnswersOptions): Promise<Answers> {
+    const { models, maxSequences = MAX_SEQUENCES, maxTokens, requestTimeoutMs = NEVER_MS, onLog } = options;
+    const { createServer } = await import('@x/server');
+    const server = createServer({
       models,
       maxSequences,
       maxTokens,
@@ -45,6 +49,7 @@ export class Answers {
       page: false,
       onLog,
     });
+    return new Answers(server, maxSequences + Math.ceil(maxSequences / 4));
   }
 
   /** Ends when the models are loaded. @throws why one could not be */

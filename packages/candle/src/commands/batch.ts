@@ -136,7 +136,7 @@ async function batch(files: readonly string[], options: BatchCommandOptions, giv
     if (done < total) {
       progress = shown;
       if (done > 0 && !json) shown.say(`${done} of ${total} requests have their results`);
-      answers = new Answers({
+      answers = await Answers.from({
         models: together ? { [Object.keys(sources)[0]]: together } : sources,
         maxSequences: options.maxSequences,
         maxTokens: options.maxTokens,

@@ -1,7 +1,7 @@
 /** `candle serve MODEL...`: models over HTTP in OpenAI's form, and a page to chat in, until Ctrl-C. */
 import { Device } from '@x/core';
 import { type CacheDType, devicesOf, type LanguageModel, processGroup } from '@x/engine';
-import { type LogEntry, type RunningServer, type ServeOptions, serve } from '@x/server';
+import type { LogEntry, RunningServer, ServeOptions } from '@x/server';
 import { Command } from 'commander';
 import '@x/rocm-backend';
 import { addDeviceFlags, type DeviceFlags, followed, placeOf } from '../devices';
@@ -97,6 +97,7 @@ async function run(names: readonly string[], options: ServeCommandOptions, signa
   const models = await servedModels({ ...options, models: names, embedding, device, place }, { json, signal });
   // Other processes wait for it, so it is loaded before anyone asks.
   using together = isGroup ? await loadWithOthers(models, signal) : undefined;
+  const { serve } = await import('@x/server');
   const server = await serve({
     models: together ? { [Object.keys(models)[0]]: together } : models,
     host,
