@@ -22,14 +22,13 @@ const PASSWORD = 'open sesame';
 describe.skipIf(program === undefined)('on a real server', () => {
   const folder = mkdtempSync(join(tmpdir(), 'candle-queue-'));
   const [output, password] = [join(folder, 'out.jsonl'), join(folder, 'password')];
-  let command: { directory: string; program: string };
+  const command = bundleCommand();
   let redis: ChildProcess;
   let url: string;
   let connection: Redis;
   let queue: Queue;
   const children: ChildProcess[] = [];
   beforeAll(async () => {
-    command = await bundleCommand();
     writeFileSync(password, `${PASSWORD}\n`);
     const port = await freePort();
     const settings = { port, bind: '127.0.0.1', save: '', dir: folder, requirepass: PASSWORD };
@@ -46,12 +45,12 @@ describe.skipIf(program === undefined)('on a real server', () => {
     await queue?.close();
     connection?.disconnect();
     redis?.kill();
-    for (const path of [folder, command.directory]) rmSync(path, { recursive: true, force: true });
+    rmSync(folder, { recursive: true, force: true });
   });
 
   function start(...args: string[]) {
     const flags = ['--device', 'cpu', '-m', `tiny=${TINY}`, '--queue', url, '--queue-name', 'work', ...args];
-    const child = spawn(process.execPath, [command.program, 'batch', ...flags], { cwd: root });
+    const child = spawn(process.execPath, [command, 'batch', ...flags], { cwd: root });
     children.push(child);
     let [out, err] = ['', ''];
     child.stdout.setEncoding('utf8').on('data', (text: string) => {

@@ -6,26 +6,23 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { bundleCommand } from './command';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 const TINY = join(root, 'models/tiny/llama/model-f16.gguf');
 const folder = mkdtempSync(join(tmpdir(), 'candle-batch-'));
 const file = (name: string) => join(folder, name);
-let command: { directory: string; program: string };
-beforeAll(async () => {
-  command = await bundleCommand();
-});
+const command = bundleCommand();
 afterAll(() => {
-  for (const path of [folder, command.directory]) rmSync(path, { recursive: true, force: true });
+  rmSync(folder, { recursive: true, force: true });
 });
 
 const start = (...args: string[]) => startWith({}, '--device', 'cpu', ...args);
 
 function startWith(env: Record<string, string>, ...args: string[]) {
   const options = { cwd: root, env: { ...process.env, ...env } };
-  const child = spawn(process.execPath, [command.program, 'batch', ...args], options);
+  const child = spawn(process.execPath, [command, 'batch', ...args], options);
   let [out, err] = ['', ''];
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
     out += text;

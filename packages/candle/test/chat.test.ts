@@ -12,21 +12,20 @@ const MODEL = join(root, 'models/tiny-tales/tiny-tales-q8_0.gguf');
 const folder = mkdtempSync(join(tmpdir(), 'candle-chat-'));
 const template = join(folder, 'story.jinja');
 const ARGS = ['chat', MODEL, '-d', 'cpu', '-t', '0', '-n', '6', '--chat-template', template];
-let command: { directory: string; program: string };
+const command = bundleCommand();
 
 beforeAll(async () => {
-  command = await bundleCommand();
   writeFileSync(
     template,
     "{% for m in messages %}{{ m.role + ': ' + m.content + eos_token }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}",
   );
 });
 afterAll(() => {
-  for (const path of [folder, command.directory]) rmSync(path, { recursive: true, force: true });
+  rmSync(folder, { recursive: true, force: true });
 });
 
 function chat(input: string, ...args: string[]) {
-  const all = [command.program, ...ARGS, ...args];
+  const all = [command, ...ARGS, ...args];
   const { status, stdout, stderr } = spawnSync(process.execPath, all, { input, encoding: 'utf8', timeout: 60_000 });
   return { status, out: stdout, err: stderr };
 }
@@ -149,7 +148,7 @@ class Terminal {
   private readonly child: ChildProcess;
 
   constructor(...args: string[]) {
-    const line = [process.execPath, command.program, ...ARGS, ...args].map((word) => `'${word}'`).join(' ');
+    const line = [process.execPath, command, ...ARGS, ...args].map((word) => `'${word}'`).join(' ');
     const env = { ...process.env, TERM: 'xterm', NO_COLOR: '1', FORCE_COLOR: '' };
     this.child = spawn('script', ['-qec', line, '/dev/null'], { env });
     this.child.stdout!.setEncoding('utf8').on('data', (text: string) => {

@@ -6,18 +6,15 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Device, Tensor } from '@x/core';
 import { SafetensorsFile, saveSafetensors } from '@x/core/files';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { bundleCommand } from './command';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 const TINY = join(root, 'models/tiny-tales/tiny-tales-q8_0.gguf');
 const folder = mkdtempSync(join(tmpdir(), 'candle-cli-'));
-let command: { directory: string; program: string };
-beforeAll(async () => {
-  command = await bundleCommand();
-});
+const command = bundleCommand();
 afterAll(() => {
-  for (const path of [folder, command.directory]) rmSync(path, { recursive: true, force: true });
+  rmSync(folder, { recursive: true, force: true });
 });
 
 interface Ended {
@@ -41,7 +38,7 @@ interface Running {
 function start(args: string[], input?: string | Buffer, env: Record<string, string> = {}): Running {
   const clean = { ...process.env, ...env };
   for (const name of ['FORCE_COLOR', 'NO_COLOR']) if (!(name in env)) delete clean[name];
-  const child = spawn(process.execPath, [command.program, ...args], {
+  const child = spawn(process.execPath, [command, ...args], {
     cwd: root,
     env: clean,
   });

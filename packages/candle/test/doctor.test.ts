@@ -4,7 +4,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { installCommand, kernelPackageFor, resolveTarget } from '@x/kernels';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { describeFindings } from '../src/doctor/describe';
 import { findings } from '../src/doctor/findings';
 import { readMachine } from '../src/doctor/machine';
@@ -259,14 +259,10 @@ describe('what is found', () => {
 });
 
 describe('the command', () => {
-  let command: { directory: string; program: string };
-  beforeAll(async () => {
-    command = await bundleCommand();
-  });
-  afterAll(() => rmSync(command.directory, { recursive: true, force: true }));
+  const command = bundleCommand();
 
   function doctor(args: string[], environment: Record<string, string> = {}, nodeArgs: string[] = []) {
-    return spawnSync(process.execPath, [...nodeArgs, command.program, 'doctor', ...args], {
+    return spawnSync(process.execPath, [...nodeArgs, command, 'doctor', ...args], {
       encoding: 'utf8',
       env: { ...process.env, ...environment },
       timeout: 50_000,
@@ -333,7 +329,7 @@ describe('the command', () => {
     expect(stdout).toMatch(/PROBE_FAILED: .* forbids looking at rocm, cuda, host, compilers, libraries\./);
     expect(stdout).toMatch(/Devices\n {2}not known/);
     const files = join(import.meta.dirname, '../../..');
-    const hidden = doctor([], {}, [flag, `--allow-fs-read=${files}/*`, `--allow-fs-read=${command.directory}/*`]);
+    const hidden = doctor([], {}, [flag, `--allow-fs-read=${files}/*`, `--allow-fs-read=${dirname(command)}/*`]);
     expect(hidden.stdout).toMatch(/forbids looking at what the kernel says \(\/sys, \/dev, \/proc\), rocm/);
   });
 

@@ -4,23 +4,20 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { bundleCommand } from './command';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 const BERT = join(root, 'models/encoders/bert');
 const RERANKER = join(root, 'models/encoders/bert_rerank');
 const folder = mkdtempSync(join(tmpdir(), 'candle-embed-'));
-let command: { directory: string; program: string };
-beforeAll(async () => {
-  command = await bundleCommand();
-});
+const command = bundleCommand();
 afterAll(() => {
-  for (const path of [folder, command.directory]) rmSync(path, { recursive: true, force: true });
+  rmSync(folder, { recursive: true, force: true });
 });
 
 function run(args: string[], input = ''): Promise<{ status: number | null; out: string; err: string }> {
-  const child = spawn(process.execPath, [command.program, 'embed', ...args, '--device', 'js'], { cwd: root });
+  const child = spawn(process.execPath, [command, 'embed', ...args, '--device', 'js'], { cwd: root });
   child.stdin.on('error', () => {}).end(input);
   const parts = { out: '', err: '' };
   child.stdout.setEncoding('utf8').on('data', (text: string) => {

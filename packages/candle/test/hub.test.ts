@@ -14,16 +14,15 @@ const TINY = readFileSync(fileURLToPath(new URL('../../../models/tiny-tales/tiny
 const oneLine = /^error [A-Z0-9_]+: [^\n]+\n$/;
 const root = mkdtempSync(join(tmpdir(), 'candle-hub-'));
 const cache = join(root, 'cache');
-let command: { directory: string; program: string };
+const command = bundleCommand();
 let hub: FakeHub;
 
 beforeAll(async () => {
   hub = await FakeHub.start();
-  command = await bundleCommand();
 });
 afterAll(async () => {
   await hub.stop();
-  for (const path of [root, command.directory]) rmSync(path, { recursive: true, force: true });
+  rmSync(root, { recursive: true, force: true });
 });
 beforeEach(() => {
   hub.reset();
@@ -40,7 +39,7 @@ function start(args: string[], more: Record<string, string> = {}): { child: Chil
   const own = { HF_ENDPOINT: hub.endpoint, HF_HUB_CACHE: cache, HF_HUB_DISABLE_IMPLICIT_TOKEN: '1', ...more };
   const env: NodeJS.ProcessEnv = { ...process.env, ...own };
   for (const name of ['FORCE_COLOR', 'NO_COLOR', 'HF_HUB_OFFLINE']) if (!(name in more)) delete env[name];
-  const child = spawn(process.execPath, [command.program, ...args], { env });
+  const child = spawn(process.execPath, [command, ...args], { env });
   child.stdin.end();
   let [out, err] = ['', ''];
   child.stdout.on('data', (text) => {

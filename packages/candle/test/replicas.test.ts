@@ -1,7 +1,6 @@
 /** Two `candle serve` behind HAProxy with deploy/gateway/haproxy.cfg, where HAProxy is installed: one is killed, one is drained. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -16,13 +15,12 @@ const NAMES = ['replica1', 'replica2'] as const;
 type Name = (typeof NAMES)[number];
 
 describe.skipIf(haproxy === '')('behind a gateway', () => {
-  let command: { directory: string; program: string };
+  const command = bundleCommand();
   let gateway: ChildProcess;
   let url: string;
   const ports = new Map<Name, number>();
   const replicas = new Map<Name, ChildProcess>();
   beforeAll(async () => {
-    command = await bundleCommand();
     const [own, ...others] = await freePorts(3);
     for (const [i, name] of NAMES.entries()) ports.set(name, others[i]);
     url = `http://127.0.0.1:${own}`;
@@ -34,12 +32,11 @@ describe.skipIf(haproxy === '')('behind a gateway', () => {
   afterAll(() => {
     gateway?.kill('SIGKILL');
     for (const child of replicas.values()) child.kill('SIGKILL');
-    rmSync(command.directory, { recursive: true, force: true });
   });
 
   function start(name: Name): void {
     const flags = ['--preload', '--port', String(ports.get(name)), '--drain', '3', '--device', 'cpu'];
-    const child = spawn(process.execPath, [command.program, 'serve', `tales=${TALES}`, ...flags], { cwd: root });
+    const child = spawn(process.execPath, [command, 'serve', `tales=${TALES}`, ...flags], { cwd: root });
     child.stderr.resume();
     replicas.set(name, child);
   }

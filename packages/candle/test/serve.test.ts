@@ -5,23 +5,20 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { bundleCommand } from './command';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 const TINY = join(root, 'models/tiny/llama/model-f16.gguf');
 const folder = mkdtempSync(join(tmpdir(), 'candle-serve-'));
 writeFileSync(join(folder, 'broken.jinja'), '{% for m in messages %}{{ m.content');
-let command: { directory: string; program: string };
-beforeAll(async () => {
-  command = await bundleCommand();
-});
+const command = bundleCommand();
 afterAll(() => {
-  for (const path of [folder, command.directory]) rmSync(path, { recursive: true, force: true });
+  rmSync(folder, { recursive: true, force: true });
 });
 
 function start(...args: string[]) {
-  const child = spawn(process.execPath, [command.program, 'serve', '--device', 'cpu', ...args], { cwd: root });
+  const child = spawn(process.execPath, [command, 'serve', '--device', 'cpu', ...args], { cwd: root });
   let [out, err] = ['', ''];
   const line = new Promise<string>((resolve) => {
     child.stdout.setEncoding('utf8').on('data', (text: string) => {
