@@ -5,4 +5,6 @@ if (major < 20 || (major === 20 && minor < 19)) {
   console.error(`candle: Node ${process.versions.node} is too old: install Node 20.19 or newer.`);
   process.exit(1);
 }
+const { keepCompiled } = await import('./compile-cache.js');
+keepCompiled();
 await import('../dist/cli.js');
