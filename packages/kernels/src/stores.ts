@@ -5,7 +5,7 @@
  * gfx1100, 15.8 MB, it leaves 1.41 MB in its highest quality where zstd leaves 1.56 MB; reading all of it takes 50 ms.
  */
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -65,8 +65,10 @@ export function objectStores(target?: string): ObjectStore[] {
   return [directory, ...names.flatMap((name) => installedPackage(name) ?? [])];
 }
 
-/** Manifests of directories as they were last read: every device that is opened asks, and taking one apart takes milliseconds. */
-const lastRead = new Map<string, { bytes: Buffer; manifest: Manifest }>();
+/** Manifests of directories as they were last read, 0.8 MB each: every device that is opened asks for each module that it loads. */
+const lastRead = new Map<string, { stamp: string; manifest: Manifest }>();
+/** A file that is younger may change again without a later time, which comes from the system's tick. */
+const SETTLED_MS = 100;
 
 class DirectoryStore implements ObjectStore {
   constructor(readonly place: string) {}
@@ -79,18 +81,19 @@ class DirectoryStore implements ObjectStore {
   manifest(target: string): Manifest | undefined {
     const path = join(this.place, target, 'manifest.json');
     if (!existsSync(path)) return undefined;
-    const bytes = readFileSync(path);
+    const stats = statSync(path);
+    const stamp = [stats.dev, stats.ino, stats.size, stats.mtimeMs, stats.ctimeMs].join();
     const known = lastRead.get(path);
-    if (known?.bytes.equals(bytes)) return known.manifest;
-    const manifest = parseManifest(bytes, target, path, checkoutRemedy(target));
-    lastRead.set(path, { bytes, manifest });
+    if (known?.stamp === stamp) return known.manifest;
+    const manifest = parseManifest(readFileSync(path), target, path, checkoutRemedy(target));
+    if (Date.now() - stats.ctimeMs > SETTLED_MS) lastRead.set(path, { stamp, manifest });
     return manifest;
   }
 
   object(target: string, entry: ManifestModule): Uint8Array | undefined {
     const path = join(this.place, target, entry.file);
     if (!existsSync(path)) return undefined;
-    const bytes = new Uint8Array(readFileSync(path));
+    const bytes = plainBytes(readFileSync(path));
     if (isFile(bytes, entry.size, entry.sha256)) return bytes;
     throw new KernelError(
       'KERNEL_OBJECT_CORRUPT',
@@ -143,8 +146,7 @@ class PackageStore implements ObjectStore {
     let bytes: Uint8Array;
     try {
       const packed = readFileSync(join(this.folder, file.path));
-      // A view of its own memory: Node's small buffers are parts of a shared one.
-      bytes = new Uint8Array(brotliDecompressSync(packed, { maxOutputLength: Math.max(1, file.bytes) }));
+      bytes = plainBytes(brotliDecompressSync(packed, { maxOutputLength: Math.max(1, file.bytes) }));
     } catch (cause) {
       throw this.#corrupt(target, name, (cause as Error).message, cause);
     }
@@ -159,6 +161,13 @@ class PackageStore implements ObjectStore {
       { cause },
     );
   }
+}
+
+/** A view of memory of its own: Node's small buffers are parts of a shared one. */
+function plainBytes({ buffer, byteOffset, length }: Buffer<ArrayBuffer>): Uint8Array {
+  return buffer.byteLength === length
+    ? new Uint8Array(buffer)
+    : new Uint8Array(buffer.slice(byteOffset, byteOffset + length));
 }
 
 function isFile(bytes: Uint8Array, size: number, sha256: string): boolean {
