@@ -33,7 +33,7 @@ function home(name: string): [string, string] {
   return [path, join(path, '.cache', 'x-candle-compiled')];
 }
 
-describe.skipIf(module.enableCompileCache === undefined)('compiled JavaScript', () => {
+describe.skipIf(!('enableCompileCache' in module))('compiled JavaScript', () => {
   test("is kept in the user's cache directory", () => {
     const [HOME, kept] = home('own');
     run({ HOME });
