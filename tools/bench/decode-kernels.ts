@@ -15,6 +15,7 @@ const ROUND_BYTES = 2 ** 28;
 const LAUNCHES = 64;
 const ROUNDS = 15;
 const BLOCK = 32;
+const VOCABULARY = 128256;
 
 /** Sizes of published models. */
 const LAYERS = [
@@ -46,12 +47,12 @@ const whole = (storage: BackendStorage): StoragePart => [storage, 0];
 const bytesOf = (count: number) => (count / blockSize) * blockBytes;
 
 /** Copies of a weight of random blocks. */
-function weights(shape: readonly number[]): BackendStorage[] {
+function weights(shape: readonly number[], of = type): BackendStorage[] {
   const count = shape.reduce((product, size) => product * size, 1);
-  const bytes = randomBlocks(type, count / blockSize, 1);
+  const bytes = randomBlocks(of, count / blockFormat(of).blockSize, 1);
   const copies = Math.max(2, Math.ceil(ROUND_BYTES / bytes.length));
   return Array.from({ length: copies }, () => {
-    const { data } = QTensor.fromBytes(type, [...shape], bytes, device);
+    const { data } = QTensor.fromBytes(of, [...shape], bytes, device);
     return data.storageAndLayout().storage;
   });
 }
@@ -99,10 +100,24 @@ function normOf(hidden: number, as: 'blocks' | 'both') {
   };
 }
 
-function product(n: number, k: number) {
-  const [copies, x] = [weights([n, k]), inBlocks(k)];
+function product(n: number, k: number, of = type) {
+  const [copies, x] = [weights([n, k], of), inBlocks(k)];
   const { quantized } = backend as RocmDevice;
-  return (i: number) => [quantized.matmulActivations(copies[i % copies.length], type, { m: 1, n, k }, x)];
+  return (i: number) => [quantized.matmulActivations(copies[i % copies.length], of, { m: 1, n, k }, x)];
+}
+
+/** Weights of n rows each in `type`, and of as many in q6_K as the last one says, in one launch or in two. */
+function mixedProduct([n, last]: readonly [number, number], k: number, launches: 1 | 2) {
+  const both = [weights([n, k]), weights([last, k], 'q6_K')];
+  const x = inBlocks(k);
+  const { quantized } = backend as RocmDevice;
+  const parts = (i: number) => [
+    { weight: both[0][i % both[0].length], type, n },
+    { weight: both[1][i % both[1].length], type: 'q6_K' as const, n: last },
+  ];
+  if (launches === 1) return (i: number) => [quantized.matmulBeside(parts(i), { m: 1, k }, x)!];
+  return (i: number) =>
+    parts(i).map(({ weight, type, n }) => quantized.matmulActivations(weight, type, { m: 1, n, k }, x));
 }
 
 function attention({ heads, kvHeads, d }: (typeof LAYERS)[number], length: number) {
@@ -145,11 +160,17 @@ for (const layer of LAYERS) {
   };
   time(`${name}: norm`, () => normOf(hidden, 'blocks'));
   time(`${name}: queries, keys and values`, () => product((heads + 2 * kvHeads) * d, hidden));
+  for (const launches of [1, 2] as const) {
+    const rows = [(heads + kvHeads) * d, kvHeads * d] as const;
+    time(`${name}: the same, values in q6_K, ${launches} launches`, () => mixedProduct(rows, hidden, launches));
+  }
   for (const length of [1, 64, 144, 600]) time(`${name}: attention of ${length}`, () => attention(layer, length));
   time(`${name}: output`, () => product(hidden, heads * d));
   time(`${name}: gate and up`, () => product(2 * inner, hidden));
   time(`${name}: activation`, () => () => [backend.decode!.gated('silu', gate, 'blocks')]);
   time(`${name}: down`, () => product(hidden, inner));
+  time(`${name}: down in q6_K`, () => product(hidden, inner, 'q6_K'));
+  time(`${name}: head in q6_K`, () => product(VOCABULARY, hidden, 'q6_K'));
 }
 for (const { name, hidden, experts, chosen, width } of MIXTURES) {
   const ids = Array.from({ length: 16 }, (_, i) =>

@@ -54,7 +54,8 @@ export function* partPieces(
   const inner = elemCount(shape.slice(dim + 1));
   const bytesAt = (index: number) => byteLengthOf(format, index * inner);
   const whole = bytesAt(shape[dim]);
-  const atOnce = PIECE - (PIECE % blockBytes);
+  const bytes = ranges.reduce((sum, { count }) => sum + outer * bytesAt(count), 0);
+  const atOnce = Math.min(PIECE - (PIECE % blockBytes), bytes);
   const buffer = new Uint8Array(atOnce);
   let [offset, filled] = [0, 0];
   for (let o = 0; o < outer; o++) {
