@@ -108,6 +108,7 @@ DEQUANTIZE_K(Q8_K, q8_K)
 #else
 #define MATRIX_STREAM_GROUPED(Q, name, columns)
 #endif
+#if X_MMA_KERNELS
 #define UNITS(Q, name)                                                                                                 \
   MATRIX_MMA(Q, name, _, 64, 128)                                                                                      \
   MATRIX_MMA(Q, name, _few_, 32, 64)                                                                                   \
@@ -119,6 +120,9 @@ DEQUANTIZE_K(Q8_K, q8_K)
   MATRIX_STREAM_GROUPED(Q, name, 16)                                                                                   \
   MATRIX_STREAM_GROUPED(Q, name, 64)                                                                                   \
   MATRIX_STREAM_GROUPED(Q, name, 128)
+#else
+#define UNITS(Q, name)
+#endif
 #define ROWS_AND_TILES(Q, name)                                                                                        \
   KERNEL(get_rows_##name, (const u8* src0, const u32* ids, float* dst, i64 ne00, u64 nb01)) {                          \
     getRows<Q>(src0, ids, dst, (u64)ne00, nb01);                                                                       \

@@ -1,6 +1,6 @@
 // Many columns times many quantised rows on int8 matrix units: mul_mat_mma_* (tiles of 64 rows x 128 columns) and
 // mul_mat_mma_few_* (32 x 64), of 8 warps each. The parameters are those of mul_mat_*, whose tiles of dp4a take over on
-// targets without such units and in blocks of other sizes. A slab of 128 elements along k at a time:
+// the host and in blocks of other sizes. A slab of 128 elements along k at a time:
 //   - columns go to shared memory as they are: four q8_1 blocks are 144 bytes, a multiple of the 16 that a copy moves;
 //   - rows are unpacked to int8 once, with a scale (and a minimum) for every 32 or 16 elements;
 //   - a warp multiplies 32 elements at a time and adds the integer tiles, scaled, to its f32 results.
@@ -282,7 +282,7 @@ X_DEVICE void mulMatMma(const u8* x, const u8* y, float* dst, i32 innerSize, i32
   mulMat<Q>(x, y, dst, innerSize, rowCount, columnCount, paddedInner, dstRows, *(Tiles*)memory);
 }
 
-/** As mulMatGrouped, whose tiles it takes on targets without such units and in blocks of other sizes. */
+/** As mulMatGrouped, whose tiles it takes on the host and in blocks of other sizes. */
 template <class Q>
 X_DEVICE void mulMatMmaGrouped(const u8* x, const u8* y, float* dst, i32 innerSize, i32 rowCount, const u32* tiles,
                                i32 tileCount, i32 paddedInner, u8* memory) {

@@ -338,7 +338,7 @@ constexpr u32 STREAM_WARPS = 256 / WARP;
 #endif
 
 /**
- * As mulMat, which computes it on targets without such units. `parts`: room for two tiles a block; `counters`: a zero for each
+ * As mulMat, which computes it on the host. `parts`: room for two tiles a block; `counters`: a zero for each
  * tile, left as zeros.
  */
 template <class Q, u32 COLUMNS>

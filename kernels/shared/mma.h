@@ -26,6 +26,14 @@ namespace mma {
 #define X_MMA_NVIDIA 0
 #endif
 
+// 0 on AMD's chips before WMMA and MFMA, which packages/rocm-backend/src/matrix-units.ts knows by their names: no kernel is
+// compiled for them that is only launched where there are such units.
+#if X_AMDGCN && !X_MMA_CDNA && !defined(__GFX11__) && !defined(__GFX12__) && !defined(__gfx940__) && !defined(__gfx941__)
+#define X_MMA_KERNELS 0
+#else
+#define X_MMA_KERNELS 1
+#endif
+
 #if X_MMA_NVIDIA || X_MMA_GFX12 || X_MMA_GFX11 || X_MMA_CDNA
 #define X_MMA 1
 

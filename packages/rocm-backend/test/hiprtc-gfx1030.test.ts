@@ -5,4 +5,4 @@
 import { ALL_MODULES } from '@x/kernels';
 import { hiprtcSuite } from './hiprtc';
 
-hiprtcSuite('gfx1030', 32, ALL_MODULES, ['-O1', '-Xclang', '-disable-llvm-passes']);
+hiprtcSuite('gfx1030', 'rdna2', ALL_MODULES, ['-O1', '-Xclang', '-disable-llvm-passes']);

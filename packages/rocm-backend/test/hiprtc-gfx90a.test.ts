@@ -2,4 +2,4 @@
 import { AFFINE, ATTENTION, FILL, GEMM } from '@x/kernels';
 import { hiprtcSuite } from './hiprtc';
 
-hiprtcSuite('gfx90a', 64, [AFFINE, FILL, ATTENTION, GEMM]);
+hiprtcSuite('gfx90a', 'cdna', [AFFINE, FILL, ATTENTION, GEMM]);

@@ -5,17 +5,18 @@
 import { compileProgram, compilers } from '@x/hip';
 import { type KernelInfo, type KernelModule, parseCodeObject } from '@x/kernels';
 import { describe, expect, it } from 'vitest';
-import { parametersOn } from './own-kernels';
+import { type Kind, parametersOn } from './own-kernels';
 
 const available = compilers().some((compiler) => compiler.platform === 'rocm' && compiler.available);
 
 /** One test a module; each prints the kernels that keep something in scratch memory. @param options the compiler's, beside ours */
 export function hiprtcSuite(
   arch: string,
-  wave: 32 | 64,
+  kind: Kind,
   modules: readonly KernelModule[],
   options: readonly string[] = [],
 ): void {
+  const wave = kind === 'cdna' ? 64 : 32;
   describe.runIf(available)(`hiprtc for ${arch}`, () => {
     it.each(modules as KernelModule[])(
       'compiles $name to the kernels of the object built ahead of time',
@@ -23,7 +24,7 @@ export function hiprtcSuite(
         const name = `${module.id}.hip`;
         const compiled = parseCodeObject(compileProgram('rocm', module.source, { arch, name, options }));
         // Names and parameters are those of every target, and what this one has of its own.
-        const expected = parametersOn(wave === 64 ? 'cdna' : 'rdna', module.codeObject('gfx1100')!.kernels);
+        const expected = parametersOn(kind, module.codeObject('gfx1100')!.kernels);
         expect(compiled.format).toBe('hsaco');
         expect(compiled.arch).toBe(arch);
         expect(Object.keys(compiled.kernels).sort()).toEqual(Object.keys(expected).sort());

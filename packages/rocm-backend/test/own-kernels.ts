@@ -5,15 +5,25 @@ import { UNIT_TYPES } from '../src/ops/vector-shape';
 type Kernels = Readonly<Record<string, KernelInfo>>;
 type Parameters = KernelInfo['params'];
 
+/** Products with quantized weights that are only launched where there are matrix units. */
+const FOR_UNITS = /^mul_mat_(mma|stream)_/;
+
+/** RDNA from gfx11 on has matrix units, RDNA 2 none. */
+export type Kind = 'nvidia' | 'cdna' | 'rdna' | 'rdna2';
+
 /**
  * The parameters of all kernels that a target of a kind has, by what RDNA has of the module: there queries of 576 values have no
- * room, and only NVIDIA has products with columns in groups as streams.
+ * room, only NVIDIA has products with columns in groups as streams, and chips without matrix units have no products for these.
  */
-export function parametersOn(kind: 'nvidia' | 'cdna' | 'rdna', rdna: Kernels): Record<string, Parameters> {
-  const all = Object.fromEntries(Object.entries(rdna).map(([name, { params }]) => [name, params]));
+export function parametersOn(kind: Kind, rdna: Kernels): Record<string, Parameters> {
+  const all = Object.fromEntries(
+    Object.entries(rdna).flatMap(([name, { params }]) =>
+      kind === 'rdna2' && FOR_UNITS.test(name) ? [] : [[name, params] as const],
+    ),
+  );
   for (const dtype of ['bf16', 'f16']) {
     const shorter = all[`attention_varlen_256_${dtype}`];
-    if (shorter && kind !== 'rdna') all[`attention_varlen_576_${dtype}`] = shorter;
+    if (shorter && (kind === 'nvidia' || kind === 'cdna')) all[`attention_varlen_576_${dtype}`] = shorter;
   }
   for (const type of UNIT_TYPES) {
     const plain = all[`mul_mat_grouped_${type}`];

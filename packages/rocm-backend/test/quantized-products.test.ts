@@ -36,6 +36,8 @@ const TYPES = Object.keys(HALVES) as Type[];
 /** Of the terms' magnitudes, where weights and activations are rounded to f16: one unit in its last place. */
 const STREAM_ERROR = 2 ** -11;
 const FAMILIES = ['mul_mat_', 'mul_mat_mma_', 'mul_mat_mma_few_'];
+/** The kernels for matrix units, which GPUs without them lack and the host has as loops like the others. */
+const forUnits = (device: RocmDevice): boolean => device.matrixUnits !== undefined || device.location.kind === 'cpu';
 
 /** Rows of activations, rows of weights, columns in blocks of 256: below, at and past 64, 128 and 256, one slab and more. */
 const SIZES = [
@@ -175,7 +177,7 @@ describe.each(kinds)('quantized products on %s', (kind) => {
         // Once for all products: an emulated chip takes longer for it than for them.
         const quantized = { grid: [Math.ceil(padded / 256), size.m, 1], block: 256 } as const;
         device.launch(QUANTIZED, 'quantize_q8_1', quantized, [input.ptr, columns.ptr, k, padded]);
-        for (const family of FAMILIES) {
+        for (const family of FAMILIES.filter((name) => name === 'mul_mat_' || forUnits(device))) {
           // dp4a's tiles have registers for no more threads.
           const most = Math.min(8 * warpSize, device.matrixUnits && family !== 'mul_mat_' ? 512 : 256);
           for (const [grid, block] of [
@@ -201,6 +203,7 @@ describe.each(kinds)('quantized products on %s', (kind) => {
   });
 
   it.each(TYPES)('%s, streams of weights for each number of columns, in other grids', (type) => {
+    if (!forUnits(device)) return;
     const { blockSize } = blockFormat(type);
     // Rows that begin at any multiple of 2 bytes, columns that end within a span and within what warps take beside each other.
     for (const k of [blockSize === 32 ? 416 : 768, 2048 + 256]) {
@@ -225,7 +228,7 @@ describe.each(kinds)('quantized products on %s', (kind) => {
             // For 40 blocks, two tiles of 256 x 64 each.
             const results = [untouched, new Float32Array(40 * 2 * 256 * 64), new Uint32Array(16)];
             withStorages(results, (out, parts, counters) => {
-              // Without such units the kernels are those of tiles.
+              // On the host the kernels are those of tiles.
               const { kernel, shape } = streamLaunch(device, type, size, columns) ?? {
                 kernel: `mul_mat_stream_${type}_${columns}`,
                 shape: { block: 128 },
