@@ -25,9 +25,7 @@ export function codeObjectVersionOf(target: Target, override: number | undefined
 
 /** Arguments that select language, target and libraries; input and output are not among them. */
 export function compilerFlags(target: Target, codeObjectVersion: number | null): string[] {
-  const bitcode = deviceLibraries(target, codeObjectVersion ?? 0).flatMap((path) =>
-    ['-mlink-builtin-bitcode', path].flatMap((word) => ['-Xclang', word]),
-  );
+  const bitcode = bitcodeFlags(target, codeObjectVersion);
   switch (target.kind) {
     case 'amdgcn':
       return [
@@ -46,6 +44,30 @@ export function compilerFlags(target: Target, codeObjectVersion: number | null):
     case 'host':
       return [`--target=${hostTriple(target.name)}`, ...HOST_FLAGS, ...hostLevelOptions(target.name), ...COMMON];
   }
+}
+
+function bitcodeFlags(target: Target, codeObjectVersion: number | null): string[] {
+  return deviceLibraries(target, codeObjectVersion ?? 0).flatMap((path) =>
+    ['-mlink-builtin-bitcode', path].flatMap((word) => ['-Xclang', word]),
+  );
+}
+
+/**
+ * The same in two steps, for AMD targets: from the source to intermediate code as text, of which nothing is optimised yet, and from
+ * there to the object, which is that of one step byte for byte.
+ */
+export function stepFlags(target: Target, codeObjectVersion: number | null): { toCode: string[]; toObject: string[] } {
+  const bitcode = bitcodeFlags(target, codeObjectVersion);
+  const front = compilerFlags(target, codeObjectVersion).slice(0, -bitcode.length);
+  const version = `-mcode-object-version=${codeObjectVersion}`;
+  return {
+    toCode: [...front, '-S', '-emit-llvm', '-Xclang', '-disable-llvm-passes'],
+    toObject: [
+      ...['-x', 'ir', '-target', 'amdgcn-amd-amdhsa', `-mcpu=${target.name}`, '-nogpulib', version],
+      ...COMMON.filter((flag) => /^-[Of]/.test(flag)),
+      ...bitcode,
+    ],
+  };
 }
 
 /** After other flags: every function is translated as it stands, in a tenth of the time, to an object with the same kernels. */
