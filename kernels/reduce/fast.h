@@ -35,7 +35,17 @@ struct Groups {
   X_DEVICE u64 chain(u64 output, u64 j) const { return stridedOffset(output * size + j, dims, info, strides); }
 };
 
+#if X_HOST
 X_DEVICE u64 outputsOf(u64 numel, u64 size) { return size == 0 ? split::blocks() : (numel + size - 1) / size; }
+#define X_FOR_OUTPUTS(output, numel, size) X_FOR_SPLIT(output, outputsOf(numel, size))
+#else
+// Without the division by which their number is known.
+X_DEVICE bool isOutput(u64 output, u64 numel, u64 size) {
+  return size == 0 ? output < split::blocks() : output * size < numel;
+}
+#define X_FOR_OUTPUTS(output, numel, size) \
+  for (u64 output = split::block(), output##_step = split::blocks(); isOutput(output, numel, size); output += output##_step)
+#endif
 X_DEVICE u64 lengthOf(u64 output, u64 numel, u64 size) { return numel - output * size < size ? numel - output * size : size; }
 
 // What kernels share that take one long range, or any layout: for those of many rows a call would cost a twentieth.
@@ -52,7 +62,7 @@ template <class Op, class T>
 X_DEVICE void fast(u64 numel, u64 size, u64 num_dims, const u64* info, const T* src, T* dst) {
   typedef acc_t<T> A;
   const Groups groups = Groups::of(size, num_dims, info);
-  X_FOR_SPLIT(output, outputsOf(numel, size)) {
+  X_FOR_OUTPUTS(output, numel, size) {
     const u64 n = size == 0 ? 0 : lengthOf(output, numel, size), step = groups.step;
     const T* p = src + (n == 0 ? 0 : groups.base(output));
     const auto stepped = [p, step](u64 j) { return to_acc(p[j * step]); };
@@ -79,7 +89,7 @@ template <class Op, class T>
 X_DEVICE void fastIndex(u64 numel, u64 size, u64 num_dims, const u64* info, const T* src, u32* dst) {
   typedef acc_t<T> A;
   const Groups groups = Groups::of(size, num_dims, info);
-  X_FOR_SPLIT(output, outputsOf(numel, size)) {
+  X_FOR_OUTPUTS(output, numel, size) {
     const u64 n = size == 0 ? 0 : lengthOf(output, numel, size), step = groups.step;
     const T* p = src + (n == 0 ? 0 : groups.base(output));
     const auto stepped = [p, step](u64 j) { return to_acc(p[j * step]); };
@@ -93,7 +103,7 @@ X_DEVICE void fastIndex(u64 numel, u64 size, u64 num_dims, const u64* info, cons
     Best<A> mine;
     if (step == 1 && vectorises(p, n)) mine = bestOfShare<Op>(p, n, threadIndex(), blockThreads());
     else if (step != 0) mine = bestBy<Op, A>(n, stepped);
-    else mine = bestBy<Op, A>(n, chained);
+    else mine = bestBy<Op, A, 1>(n, chained);
     const u32 index = winnerOf<Op>(mine);
 #endif
     if (threadIndex() == 0) dst[output] = index;

@@ -77,11 +77,13 @@ X_DEVICE Tally<Op, acc_t<T>> shareBy(u64 n, Get get) {
   Tally<Op, A> mine = Tally<Op, A>::none();
   const u64 threads = blockThreads();
   u64 j = threadIndex();
-  for (; j + (N - 1) * threads < n; j += N * threads) {
-    A terms[N];
+  if constexpr (N > 1) {
+    for (; j + (N - 1) * threads < n; j += N * threads) {
+      A terms[N];
 #pragma unroll
-    for (u32 l = 0; l < N; ++l) terms[l] = get(j + l * threads);
-    mine.take(inPairs<Op>(terms));
+      for (u32 l = 0; l < N; ++l) terms[l] = get(j + l * threads);
+      mine.take(inPairs<Op>(terms));
+    }
   }
   for (; j < n; j += threads) mine.take(get(j));
   return mine;
@@ -108,11 +110,13 @@ X_DEVICE Handed<Op, T> overBlock(u64 n, Get get) {
 template <u32 V, u32 LOADS = IN_FLIGHT, class T, class Several, class One>
 X_DEVICE void forGroups(const T* p, u64 vectors, u32 first, u32 step, Several several, One one) {
   u64 j = first;
-  for (; j + (LOADS - 1) * step < vectors; j += LOADS * step) {
-    Vec<T, V> v[LOADS];
+  if constexpr (LOADS > 1) {
+    for (; j + (LOADS - 1) * step < vectors; j += LOADS * step) {
+      Vec<T, V> v[LOADS];
 #pragma unroll
-    for (u32 l = 0; l < LOADS; ++l) v[l] = loadVec<V>(p + (j + l * step) * V);
-    several(j, v);
+      for (u32 l = 0; l < LOADS; ++l) v[l] = loadVec<V>(p + (j + l * step) * V);
+      several(j, v);
+    }
   }
   for (; j < vectors; j += step) one(j, loadVec<V>(p + j * V));
 }
@@ -154,6 +158,8 @@ template <class Op, class T>
 X_DEVICE Tally<Op, acc_t<T>> shareOf(const T* p, u64 n, u32 first, u32 step) {
   typedef acc_t<T> A;
   constexpr u32 V = vecWidth<T>;
+  // Sixteen conversions take longer than a load, and are long code.
+  constexpr u32 LOADS = sameType<T, f8e4m3> ? 1 : IN_FLIGHT;
   constexpr u32 CHAINS = !isSum<Op> && sameType<T, float> ? V : 1;
   const u64 vectors = n / V;
   Tally<Op, A> shares[CHAINS];
@@ -172,7 +178,7 @@ X_DEVICE Tally<Op, acc_t<T>> shareOf(const T* p, u64 n, u32 first, u32 step) {
     const auto several = [&](u64, const Vec<T, V>(&v)[IN_FLIGHT]) { shares[0].take(overVectors<Op>(v)); };
     forGroups<V>(p, vectors, first, step, several, one);
   } else {
-    forVectors<V>(p, vectors, first, step, one);
+    forVectors<V, LOADS>(p, vectors, first, step, one);
   }
   for (u64 j = vectors * V + first; j < n; j += step) shares[0].take(to_acc(p[j]));
 #pragma unroll
@@ -239,11 +245,11 @@ X_DEVICE u32 winnerOf(const Best<A>& best) {
   return blockReduce<Min>(best.index != NO_INDEX && sameValue(best.value, winner) ? best.index : NO_INDEX);
 }
 
-/** The best of this thread's share of get(0) .. get(n-1). */
-template <class Op, class A, class Get>
+/** The best of this thread's share of get(0) .. get(n-1), N of them at once. */
+template <class Op, class A, u32 N = 2, class Get>
 X_DEVICE Best<A> bestBy(u64 n, Get get) {
   Best<A> best = Best<A>::template none<Op>();
-#pragma unroll 2
+#pragma unroll N
   for (u64 j = threadIndex(); j < n; j += blockThreads()) best.template take<Op>(get(j), (u32)j);
   return best;
 }

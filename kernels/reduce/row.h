@@ -20,6 +20,8 @@ struct Row {
                                : sizeof(T) == 8                                      ? 2
                                : sameType<T, bf16>                                   ? BF16_TILES
                                                                                      : 4;
+  /** One loop for rows that are held and for others: its code is mostly conversions. */
+  static constexpr bool ONCE = sizeof(T) == 1;
   const T* x;
   u32 n;
 #if !X_HOST
@@ -55,6 +57,11 @@ struct Row {
 #if !X_HOST
     if (wide) {
       auto mine = Tally<Op, A>::none();
+      if constexpr (ONCE) {
+        for (u32 c = threadIndex() * V; c < n; c += blockThreads() * V)
+          mine.take(overVector<Op>(held ? tile[0] : load(x + c), c, f));
+        return blockReduce<Op, true>(mine.result());
+      }
       if (held) {
         A terms[TILES];
 #pragma unroll
@@ -84,6 +91,11 @@ struct Row {
   X_DEVICE void map(Y* y, F f, const Ts*... weights) const {
 #if !X_HOST
     if (wide && aligned16(y) && (aligned16(weights) && ...)) {
+      if constexpr (ONCE) {
+        for (u32 c = threadIndex() * V; c < n; c += blockThreads() * V)
+          put(y + c, held ? tile[0] : load(x + c), f, load(weights + c)...);
+        return;
+      }
 #pragma unroll
       for (u32 t = 0; t < TILES; ++t) {
         const u32 c = (t * blockThreads() + threadIndex()) * V;
