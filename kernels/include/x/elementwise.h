@@ -215,26 +215,31 @@ X_DEVICE bool runsOf(const T* p, u64 num_dims, const u64* strides) {
   return strides[num_dims - 1] == 1 && steps % V == 0 && alignedTo(p, sizeof(T) * V);
 }
 
-/** As contiguous for inputs whose innermost dim is stepped through by one or not at all: false where that is not so. */
+/**
+ * As contiguous for inputs of any strides: as many elements at once where their innermost dim is stepped through by one or not at
+ * all, else one by one. Both by one loop, whose code is mostly what finds an element's place.
+ */
 template <u32 limit, class F, class Out, u32... k, class... In>
-X_DEVICE bool inRuns(Indices<k...>, u64 n, u64 num_dims, const u64* info, F f, Out* out, const In*... in) {
+X_DEVICE void strided(Indices<k...>, u64 n, u64 num_dims, const u64* info, F f, Out* out, const In*... in) {
   constexpr u32 V = 16 / largest<Out, In...>();
-  if (num_dims == 0 || info[num_dims - 1] % V != 0 || !alignedTo(out, sizeof(Out) * V)) return false;
-  if (!(runsOf<V>(in, num_dims, info + (k + 1) * num_dims) && ...)) return false;
+  const bool inRuns = roomy<Out, In...> && num_dims > 0 && info[num_dims - 1] % V == 0 && alignedTo(out, sizeof(Out) * V) &&
+                      (runsOf<V>(in, num_dims, info + (k + 1) * num_dims) && ...);
   // What broadcasts usually has two dims: with nothing left to load, and words, which take few registers.
-  const bool flat = sizeof...(In) > 1 && num_dims == 2 && ((n | (info[(k + 1) * num_dims] | ...)) >> 32) == 0;
-  const u32 length = (u32)info[num_dims - 1], rows[] = {(u32)info[(k + 1) * num_dims]...};
-  X_FOR_EACH(a, n / V) {
+  const bool flat =
+      inRuns && sizeof...(In) > 1 && num_dims == 2 && ((n | (info[(k + 1) * num_dims] | ...)) >> 32) == 0;
+  u32 length = 1, rows[sizeof...(In)] = {};
+  if (flat) length = (u32)info[1], ((rows[k] = (u32)info[(k + 1) * 2]), ...);
+  X_FOR_EACH(a, inRuns ? n / V : n) {
     u64 at[sizeof...(In)] = {};
     if (flat) {
       const u32 i = (u32)a * V, row = i / length, column = i - row * length;
       ((at[k] = (u64)row * rows[k] + (info[(k + 2) * num_dims - 1] != 0 ? column : 0)), ...);
     } else {
-      offsets(Indices<k...>(), a * V, num_dims, info, at);
+      offsets(Indices<k...>(), inRuns ? a * V : a, num_dims, info, at);
     }
-    computeWide<limit, V>(f, out + a * V, loadRun<V>(in + at[k], info[(k + 2) * num_dims - 1] != 0)...);
+    if (inRuns) computeWide<limit, V>(f, out + a * V, loadRun<V>(in + at[k], info[(k + 2) * num_dims - 1] != 0)...);
+    else out[a] = f(in[at[k]]...);
   }
-  return true;
 }
 
 /** f(i, p + offset of element i in each stride set...) for i in [0, n). */
@@ -272,12 +277,11 @@ template <u32 limit = 16, class F, class Out, class... In>
 X_DEVICE void mapEach(u64 n, u64 num_dims, const u64* info, F f, Out* out, const In*... in) {
   early::await();
   if (info == nullptr || each::allContiguous<In...>(num_dims, info)) return each::contiguous<limit>(n, f, out, in...);
-#if !X_HOST
-  typedef typename each::MakeIndices<sizeof...(In)>::type Sets;
-  if constexpr (each::roomy<Out, In...>)
-    if (each::inRuns<limit>(Sets(), n, num_dims, info, f, out, in...)) return;
-#endif
+#if X_HOST
   forEachStrided(n, num_dims, info, each::Store<F, Out>{f, out}, in...);
+#else
+  each::strided<limit>(typename each::MakeIndices<sizeof...(In)>::type(), n, num_dims, info, f, out, in...);
+#endif
 }
 
 // A KERNEL_EACH whose body is one mapEach, which waits for what was launched before.
