@@ -51,35 +51,17 @@ struct ChosenRows {
 
   /** One division less for the rows before the first `ids_dim`: all of them, where the dim is the first. */
   X_DEVICE Place placeOfRow(u64 row) const { return row < ids_dim ? Place{0, row} : placeOf(row, ids_dim); }
+  X_DEVICE const I* id(const Place& at) const {
+    return ids + (dims == nullptr ? at.column : stridedOffset(at.column, num_dims, dims, strides));
+  }
   X_DEVICE u64 of(const Place& at, I id) const {
     const u64 index = checked(id, src_dim);
     return index == NOWHERE ? NOWHERE : at.row * src_dim + index;
   }
-#if X_HOST
   X_DEVICE u64 of(u64 row) const {
     const Place at = placeOfRow(row);
-    return of(at, ids[dims == nullptr ? at.column : stridedOffset(at.column, num_dims, dims, strides)]);
+    return of(at, *id(at));
   }
-#else
-  /** The place of the row after the one at a place. */
-  X_DEVICE Place next(const Place& at) const {
-    return at.column + 1 < ids_dim ? Place{at.row, at.column + 1} : Place{at.row + 1, 0};
-  }
-  /** Where the ids of two places lie, which are the same unless there are `both`. A loop, since what finds strided ones is long. */
-  X_DEVICE void find(const Place (&places)[2], bool both, const I* (&lies)[2]) const {
-    u64 first = places[0].column, second = places[1].column;
-    if (dims != nullptr) {
-#pragma unroll 1
-      for (u32 left = both ? 2 : 1; left > 0; --left) {
-        const u64 offset = stridedOffset(second, num_dims, dims, strides);
-        second = first;
-        first = offset;
-      }
-    }
-    lies[0] = ids + first;
-    lies[1] = ids + (both ? second : first);
-  }
-#endif
 };
 
 #if X_HOST
@@ -156,53 +138,59 @@ struct Mover {
   }
 };
 
-/**
- * out[row, column] = a row of inp chosen, or zeros; rows of `width` moves, moves shared by the grid. Of long rows a block takes two
- * rows' pieces at once, each row's id looked up once: a piece waits for its id. Of short ones a thread takes a move. Both go through
- * the same code, which is mostly divisions.
- */
+/** out[row, column] = a row of inp chosen, or zeros; rows of `width` moves, moves shared by the grid. */
 template <u32 bytes, class I>
 X_DEVICE void copyRows(u64 moves, u64 width, const Mover<bytes>& mover, const ChosenRows<I>& chosen) {
   typedef typename Mover<bytes>::Value Value;
+  // A block takes two rows' pieces at once, each row's id looked up once: a piece waits for its id.
   constexpr u32 PIECE = 2, ROWS = 2;
-  if (moves == 0) return;
   const u64 piece = PIECE * (u64)blockThreads();
-  const bool isLong = width >= piece;
-  const u64 pieces = isLong ? quotientOf(width + piece - 1, piece) : width;
-  for (u64 item = isLong ? split::block() : launch::thread(), step = isLong ? split::blocks() : launch::threads();; item += step) {
-    const Place at = placeOf(item, pieces);
-    const u64 row = isLong ? at.row * ROWS : at.row;
-    if (row * width >= moves) break;
-    const u64 start = isLong ? at.column * piece + threadIndex() : at.column;
-    const bool both = isLong && (row + 1) * width < moves;
-    // Both ids are on their way before the first is looked at. Where there is one row it is read twice, and written once.
-    Place place[ROWS];
-    const I* lies[ROWS];
-    I id[ROWS];
-    place[0] = chosen.placeOfRow(row);
-    place[1] = both ? chosen.next(place[0]) : place[0];
-    chosen.find(place, both, lies);
+  if (width >= piece) {
+    const u64 rows = quotientOf(moves, width), pieces = quotientOf(width + piece - 1, piece);
+    X_FOR_SPLIT(item, (rows + ROWS - 1) / ROWS * pieces) {
+      const Place at = placeOf(item, pieces);
+      const u64 start = at.column * piece + threadIndex();
+      // All ids are on their way before the first is looked at. Behind the last row that row is read again, and not written.
+      Place place[ROWS];
+      const I* lies[ROWS];
+      I id[ROWS];
 #pragma unroll
-    for (u32 r = 0; r < ROWS; ++r) id[r] = *lies[r];
-    u64 from[ROWS];
-    Value value[ROWS][PIECE] = {};
+      for (u32 r = 0; r < ROWS; ++r) {
+        const u64 row = at.row * ROWS + r;
+        place[r] = chosen.placeOfRow(row < rows ? row : rows - 1);
+        lies[r] = chosen.id(place[r]);
+      }
 #pragma unroll
-    for (u32 r = 0; r < ROWS; ++r) from[r] = chosen.of(place[r], id[r]);
-    const auto isThere = [&](u32 r, u32 k) {
-      return (r == 0 || both) && (k == 0 || (isLong && start + k * blockThreads() < width)) && start < width;
-    };
+      for (u32 r = 0; r < ROWS; ++r) id[r] = *lies[r];
+      u64 from[ROWS];
+      Value value[ROWS][PIECE] = {};
 #pragma unroll
-    for (u32 r = 0; r < ROWS; ++r) {
+      for (u32 r = 0; r < ROWS; ++r) from[r] = chosen.of(place[r], id[r]);
 #pragma unroll
-      for (u32 k = 0; k < PIECE; ++k)
-        if (from[r] != NOWHERE && isThere(r, k)) value[r][k] = mover.load(from[r] * width + start + k * blockThreads());
+      for (u32 r = 0; r < ROWS; ++r) {
+#pragma unroll
+        for (u32 k = 0; k < PIECE; ++k) {
+          const u64 c = start + k * blockThreads();
+          if (from[r] != NOWHERE && c < width) value[r][k] = mover.load(from[r] * width + c);
+        }
+      }
+#pragma unroll
+      for (u32 r = 0; r < ROWS; ++r) {
+#pragma unroll
+        for (u32 k = 0; k < PIECE; ++k) {
+          const u64 c = start + k * blockThreads();
+          if (at.row * ROWS + r < rows && c < width) mover.store((at.row * ROWS + r) * width + c, value[r][k]);
+        }
+      }
     }
-#pragma unroll
-    for (u32 r = 0; r < ROWS; ++r) {
-#pragma unroll
-      for (u32 k = 0; k < PIECE; ++k)
-        if (isThere(r, k)) mover.store((row + r) * width + start + k * blockThreads(), value[r][k]);
-    }
+    return;
+  }
+  X_FOR_EACH(i, moves) {
+    const Place at = placeOf(i, width);
+    const u64 from = chosen.of(at.row);
+    Value value = {};
+    if (from != NOWHERE) value = mover.load(from * width + at.column);
+    mover.store(i, value);
   }
 }
 #endif
