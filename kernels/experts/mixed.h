@@ -44,11 +44,13 @@ struct Mixed {
   X_DEVICE const u8* inputOf(u64 pair) const { return inputs + pair * (kPadded / 32 * quant::Q8_1::BYTES); }
 };
 
-template <class Q>
+/** @tparam SHARED whether there is an expert that all tokens take: on GPUs asking at each step made mixtures without one slower */
+template <class Q, bool SHARED>
 X_DEVICE void mixedToken(const Mixed& p, u64 token) {
   const u64 rowBytes = (u64)(p.k / Q::SIZE) * Q::BYTES, expertBytes = rowBytes * p.n;
   const u64 sharedBytes = (u64)(p.shared.k / Q::SIZE) * Q::BYTES;
-  const float gate = p.mix.base || p.shared.weights ? p.mix.gateOf(token) : 0.0f;
+  const bool isThere = X_HOST ? p.shared.weights != nullptr : SHARED;
+  const float gate = isThere || p.mix.base ? p.mix.gateOf(token) : 0.0f;
 #if X_HOST
   constexpr u64 AT_ONCE = 256;  // rows, for which activations are brought into order once
   const u64 end = (u64)p.n * (blockX() + 1) / gridX();
@@ -63,7 +65,7 @@ X_DEVICE void mixedToken(const Mixed& p, u64 token) {
         for (u64 i = 0; i < count; ++i) part[i] += p.mix.bias[expert * p.n + row + i];
       for (u64 i = 0; i < count; ++i) sums[i] += mix * part[i];
     }
-    if (p.shared.weights) {
+    if (isThere) {
       quant::hostColumn<Q>(p.shared.weights + row * sharedBytes, 0, count, p.shared.k, p.sharedInputOf(token), part);
       for (u64 i = 0; i < count; ++i) sums[i] += gate * part[i];
     }
@@ -75,14 +77,14 @@ X_DEVICE void mixedToken(const Mixed& p, u64 token) {
   constexpr u32 PAIR = quant::PAIR;
   X_SHARED(float, partial, quant::MOST_WARPS * PAIR);
   const u32 steps = p.k / 32 / quant::PARTS_AT_ONCE<Q>, own = p.topk * steps;
-  const u32 all = own + (p.shared.weights ? p.shared.k / 32 / quant::PARTS_AT_ONCE<Q> : 0);
+  const u32 all = own + (isThere ? p.shared.k / 32 / quant::PARTS_AT_ONCE<Q> : 0);
   const Team team = teamFor((p.n + PAIR - 1) / PAIR, blockX(), gridX());
   for (u64 row = team.index * PAIR; row < p.n; row += team.count * PAIR) {
     float sums[PAIR] = {};
 #pragma unroll 1
     for (u32 s = team.thread; s < all; s += team.threads) {
       // A step of an expert's row.
-      const bool isShared = s >= own;
+      const bool isShared = isThere && s >= own;
       const u32 c = isShared ? p.topk : s / steps;
       const u64 pair = token * p.topk + (isShared ? 0 : c), bytes = isShared ? sharedBytes : rowBytes;
       const u8* weights = isShared ? p.shared.weights : p.weights + p.expertOf(pair) * expertBytes;
@@ -136,10 +138,12 @@ X_DEVICE void mixedAll(const Mixed& p) {
   early::await();
   const u64 first = blockY() + (u64)gridY() * blockZ();
 #if X_HOST
-  for (u64 token = first; token < p.tokens; token += (u64)gridY() * gridZ()) mixedToken<Q>(p, token);
+  for (u64 token = first; token < p.tokens; token += (u64)gridY() * gridZ()) mixedToken<Q, true>(p, token);
 #else
   // No loop: what it keeps would take more scalar registers than there are.
-  if (first < p.tokens) mixedToken<Q>(p, first);
+  if (first >= p.tokens) return;
+  if (p.shared.weights) mixedToken<Q, true>(p, first);
+  else mixedToken<Q, false>(p, first);
 #endif
 }
 

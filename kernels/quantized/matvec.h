@@ -26,7 +26,7 @@ X_DEVICE void dotTeamRows(const u8* const (&rows)[PAIR], const u8* y, u64 column
  * dst[c * dstStride + row] for all rows and the first `count` of COLS columns, shared by `blocks` thread blocks of which
  * this is number `block`. GPUs read all COLS columns, so y has room for them, and drop what is not asked for.
  */
-template <class Q, u32 COLS>
+template <class Q, u32 COLS, bool STAGE = true>
 X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 rows, u32 count, u64 columnBytes,
                         u64 dstStride, u64 block, u64 blocks) {
 #if X_HOST
@@ -43,7 +43,8 @@ X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 r
 #pragma unroll
     for (u32 r = 0; r < PAIR; ++r) at[r] = x + (row + r < rows ? row + r : rows - 1) * rowBytes;
     float acc[COLS][PAIR] = {};
-    dotTeamRows<Q, COLS>(at, y, columnBytes, columns / 32, team, acc);
+    if constexpr (STAGE) dotTeamRows<Q, COLS>(at, y, columnBytes, columns / 32, team, acc);
+    else dotRows<Q, COLS>(at, y, columnBytes, columns / 32, team, acc);
     float sums[SUMS];
 #pragma unroll
     for (u32 i = 0; i < SUMS; ++i) sums[i] = acc[i / PAIR][i % PAIR];
@@ -111,12 +112,12 @@ X_DEVICE void mulMatVecBeside(const BesidePart& first, const BesidePart& second,
   goOn(third);
   if (block >= blocks) return;
   switch (types & 15) {
-    case BESIDE_Q2_K: return mulMatVec<Q2_K, 1>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
-    case BESIDE_Q3_K: return mulMatVec<Q3_K, 1>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
-    case BESIDE_Q4_K: return mulMatVec<Q4_K, 1>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
-    case BESIDE_Q5_K: return mulMatVec<Q5_K, 1>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
-    case BESIDE_Q6_K: return mulMatVec<Q6_K, 1>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
-    case BESIDE_Q8_0: return mulMatVec<Q8_0, 1>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
+    case BESIDE_Q2_K: return mulMatVec<Q2_K, 1, false>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
+    case BESIDE_Q3_K: return mulMatVec<Q3_K, 1, false>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
+    case BESIDE_Q4_K: return mulMatVec<Q4_K, 1, false>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
+    case BESIDE_Q5_K: return mulMatVec<Q5_K, 1, false>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
+    case BESIDE_Q6_K: return mulMatVec<Q6_K, 1, false>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
+    case BESIDE_Q8_0: return mulMatVec<Q8_0, 1, false>(x, y, dst, columns, rows, 1, 0, 0, block, blocks);
   }
 }
 
