@@ -77,7 +77,7 @@ function columnsOf(all: Tensor, counts: readonly number[]): Tensor[] {
 }
 
 /** What several are best given together: what they all are, else the dtype that layers are given few rows in. */
-export function formForAll(groups: readonly LinearGroup[], rows: number): ActivationForm {
+function formForAll(groups: readonly LinearGroup[], rows: number): ActivationForm {
   const forms = groups.map((group) => group.reads(rows));
   if (new Set(forms).size === 1) return forms[0];
   return groups.map((group) => group.reads(1)).find((form) => form !== 'blocks') ?? 'blocks';
