@@ -25,7 +25,10 @@ struct alignas(16) StagedRows {
   u8 bytes[2][PAIR][STAGED_BYTES<Q>];
 };
 
-/** Sends for the rows' blocks from a part on, of so many, to where they lie as in memory to a multiple of 16. */
+/**
+ * Sends for the rows' blocks from a part on, of so many, to where they lie as in memory to a multiple of 16. Addresses are made one by
+ * one: what is computed ahead is spilled.
+ */
 template <class Q>
 X_DEVICE void stageRows(const u8* const (&rows)[PAIR], u32 first, u32 parts, u8 (&to)[PAIR][STAGED_BYTES<Q>]) {
   constexpr u32 PARTS = Q::SIZE / 32;
@@ -34,11 +37,10 @@ X_DEVICE void stageRows(const u8* const (&rows)[PAIR], u32 first, u32 parts, u8 
   for (u32 r = 0; r < PAIR; ++r) {
     const u8* from = rows[r] + (u64)block * Q::BYTES;
     const u32 before = (u32)((u64)from & 15), pieces = (before + count * Q::BYTES + 15) / 16;
-    const u32 target = mma::sharedAddress(to[r]);
 #pragma unroll
     for (u32 i = 0; i < (STAGED_BYTES<Q> / 16 + WARP - 1) / WARP; ++i) {
       const u32 piece = i * WARP + laneId();
-      if (piece < pieces) mma::copyAsync(target + piece * 16, from - before + piece * 16);
+      if (piece < pieces) mma::copyAsync(mma::sharedAddress(to[r] + piece * 16), from - before + piece * 16);
     }
   }
   mma::commitCopies();
