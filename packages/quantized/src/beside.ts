@@ -11,8 +11,8 @@ export function productsBeside(weights: readonly QTensor[], x: QuantizedActivati
   const { blocks, rows, width } = x;
   const { device } = blocks;
   const { quantized } = device.backend;
-  if (!quantized?.matmulBeside || !weights.every(({ shape, kind }) => kind === 'blocks' && shape[1] === width))
-    return undefined;
+  const fits = weights.length > 0 && weights.every(({ shape, kind }) => kind === 'blocks' && shape[1] === width);
+  if (!quantized?.matmulBeside || !fits) return undefined;
   const parts = weights.map(({ data, blockType, shape }) => ({
     weight: data.storageAndLayout().storage,
     type: blockType,

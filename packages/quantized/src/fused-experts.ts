@@ -112,7 +112,7 @@ export function gatedExperts(
 /**
  * {@link gatedExperts}, and in the same launch what an expert makes that all tokens take: [tokens, its width].
  * @param shared its gate and up, in blocks of the type that `weights` have
- * @throws ShapeError `SHAPE_MISMATCH` for weights of other widths
+ * @throws ShapeError `SHAPE_MISMATCH` for weights of other widths; DTypeError `DTYPE_MISMATCH` for others of another type
  */
 export function gatedExpertsBeside(
   weights: GateWeights,
@@ -122,6 +122,7 @@ export function gatedExpertsBeside(
   activation: GateActivation,
 ): { own: QuantizedActivations; shared: QuantizedActivations } {
   const { device } = x.blocks;
+  checkAlike('gatedExpertsBeside', 'both' in weights ? weights.both : weights.gate, shared.both);
   const problem = gatedProblem('gatedExpertsBeside', weights, x, ids, activation);
   const { n, gate, up } = gatedProblem('gatedExpertsBeside', shared, x, undefined, activation);
   const made = device.backend.quantizedExperts!.gatedBeside(problem, { n, gate, up });
@@ -157,7 +158,7 @@ function madeRows(storage: BackendStorage, rows: number, n: number, device: Devi
  * The sum over the experts that each token takes of weight · x, by their weights: [tokens, n], f32.
  * @param weight [experts, n, k], or [n, k] without ids @param x [tokens * topk, k], {@link areBlocks}
  * @param ids [tokens, topk], u32, contiguous, below the number of experts
- * @throws ShapeError `SHAPE_MISMATCH` for a weight of another width
+ * @throws ShapeError `SHAPE_MISMATCH` for a weight of another width; DTypeError `DTYPE_MISMATCH` for a shared one of another type
  */
 export function mixedExperts(
   weight: QTensor,
@@ -256,7 +257,16 @@ function mixedProblem(
   const [n, k] = weight.shape.slice(-2);
   checkWidth(op, x, k, weight);
   const { shared } = options;
-  if (shared) checkWidth(op, shared.x, shared.weight.shape[1], shared.weight);
+  if (shared) {
+    checkAlike(op, weight, shared.weight);
+    checkWidth(op, shared.x, shared.weight.shape[1], shared.weight);
+    if (shared.weight.shape[0] !== n) {
+      throw new ShapeError(
+        'SHAPE_MISMATCH',
+        `${op}: a shared weight ${formatShape(shared.weight.shape)} beside ${formatShape(weight.shape)}; give one of ${n} rows.`,
+      );
+    }
+  }
   return {
     ...choiceOf(ids ? ids.dim(0) : x.rows, ids),
     ...{ type: weight.blockType, n, k, weights: weight.data.storagePart(), x: blocksOf(x) },
@@ -284,6 +294,15 @@ function choiceOf(tokens: number, ids: Tensor | undefined): ExpertChoice {
 
 function blocksOf(x: QuantizedActivations) {
   return x.blocks.storageAndLayout().storage;
+}
+
+/** Of a shared expert, whose weights one kernel multiplies beside those of others. */
+function checkAlike(op: string, weight: QTensor, shared: QTensor): void {
+  if (weight.type === shared.type) return;
+  throw new DTypeError(
+    'DTYPE_MISMATCH',
+    `${op}: a shared weight in ${shared.type} beside others in ${weight.type}; give weights of one type.`,
+  );
 }
 
 function checkWidth(op: string, x: QuantizedActivations, k: number, weight: QTensor): void {

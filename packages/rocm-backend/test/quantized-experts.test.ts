@@ -180,6 +180,25 @@ describe.each(kernelDevices())('fused experts on %s', (device) => {
     expect(memoryStats()).toEqual(before);
   });
 
+  it('refuse one for all tokens whose weights do not fit', () => {
+    scope(() => {
+      const [gate, up, down] = [1, 2, 3].map((seed) => blocks('q8_0', [EXPERTS, 64, 64], seed));
+      const ids = Tensor.from(idsOf(1, 2), { shape: [1, 2], device });
+      const x = quantizedRows(numbers([1, 64], 4))!;
+      const other = blocks('q4_0', [128, 64], 5);
+      const code = (code: string, message: RegExp) =>
+        expect.objectContaining({ code, message: expect.stringMatching(message) });
+      expect(() => gatedExpertsBeside({ gate, up }, { both: other }, x, ids, 'silu')).toThrow(
+        code('DTYPE_MISMATCH', /q4_0 beside others in q8_0/i),
+      );
+      const inside = gatedExperts({ gate, up }, x, ids, { activation: 'silu' });
+      const shared = (weight: QTensor) => () => mixedExperts(down, inside, ids, { shared: { weight, x } });
+      expect(shared(other)).toThrow(code('DTYPE_MISMATCH', /q4_0/i));
+      expect(shared(blocks('q8_0', [32, 64], 6))).toThrow(code('SHAPE_MISMATCH', /32 ?(,|x|×) ?64.*64 rows/));
+      expect(shared(blocks('q8_0', [64, 96], 6))).toThrow(code('SHAPE_MISMATCH', /64 values/));
+    });
+  });
+
   it('are as exact over long rows and more blocks than fit the grid of a small device', () => {
     compare('q4_K', { tokens: 2, topk: 4, inputs: 9, insides: 3, hidden: 130 }, 'silu', true);
     compare('q8_0', { tokens: 1, topk: 5, inputs: 45, insides: 15, hidden: 300 }, { clamped: 7 }, true);
