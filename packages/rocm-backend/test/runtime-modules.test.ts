@@ -105,7 +105,7 @@ const LAUNCHES: Record<string, Launch> = {
     kernel: 'experts_mixed_q8_0',
     operands: [q8Block, q8Ones],
     out: f32(0),
-    args: (weights, x, y) => [weights, x, 0, 0, 0, 0, 0, 0, y, 1, 1, 32, 1, 1, 32],
+    args: (weights, x, y) => [weights, x, 0, 0, 0, 0, 0, 0, y, 1, 1, 32, 1, 1, 32, 0, 0, 0, 0],
     expected: [120],
   },
   FILL: { kernel: 'fill_f32', operands: [], out: f32(0, 0, 0), args: (y) => [y, 2.5, 3], expected: [2.5, 2.5, 2.5] },
