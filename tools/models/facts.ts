@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { type Communicator, Device } from '@x/core';
 import { readJsonFile } from '@x/core/files';
 import { loadEmbeddingModel } from '@x/engine';
+import type { TensorPart } from '@x/quantized';
 import {
   ARCHITECTURES,
   type Architecture,
@@ -83,7 +84,9 @@ async function factsOf(architecture: Architecture, folder: string): Promise<Mode
   if (!published) throw new Error(`tools/models/published.ts has no ${name}`);
   const alone = await watched(folder, undefined);
   const shared = await watched(folder, 'tensors');
-  const divided = new Set([...shared.divided].filter((matrix) => !alone.divided.has(matrix)));
+  // Rows in another order are parts of a matrix as well, but as many as it has.
+  const isLess = (matrix: string) => shared.asked.get(matrix)! < (alone.asked.get(matrix) ?? Number.POSITIVE_INFINITY);
+  const divided = new Set([...shared.asked.keys()].filter(isLess));
   const inside = [...divided].filter((matrix) => !TABLES.includes(matrix));
   const matrices = [...alone.matrices];
   return {
@@ -112,7 +115,8 @@ interface Watched {
   /** Names in GGUF files, without the layer: attn_q. */
   matrices: Set<string>;
   adapted: Set<string>;
-  divided: Set<string>;
+  /** Rows or columns of matrices that parts were asked of. */
+  asked: Map<string, number>;
   /** Matrices that layers divide by themselves. */
   taken: Set<string>;
   states: boolean;
@@ -138,7 +142,7 @@ async function watched(folder: string, split: 'tensors' | 'layers' | undefined):
   const found: Watched = {
     matrices: new Set(),
     adapted: new Set(),
-    divided: new Set(),
+    asked: new Map(),
     taken: new Set(),
     states: false,
   };
@@ -158,7 +162,13 @@ async function watched(folder: string, split: 'tensors' | 'layers' | undefined):
     spied(LoraSites.prototype, 'layer', ([, parts]) => {
       for (const { name } of parts as { name: string }[]) found.adapted.add(short(name));
     }),
-    spied(WeightFile.prototype, 'split', ([name]) => found.divided.add(short(name as string))),
+    spied(WeightFile.prototype, 'split', ([name, part]) => {
+      const { ranges } = part as TensorPart;
+      found.asked.set(
+        short(name as string),
+        ranges.reduce((sum, { count }) => sum + count, 0),
+      );
+    }),
   ];
   const device = Device.js();
   const { architecture, config } = describeConfig(readJsonFile(join(folder, 'config.json')));
