@@ -32,10 +32,10 @@
 KERNEL_EARLY(causal_conv1d_f32)
 KERNEL(causal_conv1d_f32, (u32 sequences, u64 rows, const u32* starts, const u32* from, const u32* to, u32 slots,
                            u32 channels, u32 taps, bool silu, const float* x, u64 x_row, const float* weight,
-                           const float* bias, float* states, float* out, const float* in_gate, u64 in_gate_row,
-                           const float* out_gate, u64 out_gate_row)) {
+                           const float* bias, float* states, float* out, const float* in_gate,
+                           const float* out_gate)) {
   recurrent::convolve({{sequences, rows, starts, from, to, slots}, channels, taps, silu, x, x_row, weight, bias, states, out,
-                       {in_gate, in_gate_row, out_gate, out_gate_row}});
+                       {in_gate, out_gate}});
 }
 
 KERNEL_EARLY(selective_scan_f32)

@@ -44,15 +44,13 @@ struct Mixed {
   X_DEVICE const u8* inputOf(u64 pair) const { return inputs + pair * (kPadded / 32 * quant::Q8_1::BYTES); }
 };
 
-/** @tparam SHARED whether there is an expert that all tokens take: on GPUs asking at each step made mixtures without one slower */
-template <class Q, bool SHARED>
+template <class Q>
 X_DEVICE void mixedToken(const Mixed& p, u64 token) {
   const u64 rowBytes = (u64)(p.k / Q::SIZE) * Q::BYTES, expertBytes = rowBytes * p.n;
-  const u64 sharedBytes = (u64)(p.shared.k / Q::SIZE) * Q::BYTES;
-  const bool isThere = X_HOST ? p.shared.weights != nullptr : SHARED;
-  const float gate = isThere || p.mix.base ? p.mix.gateOf(token) : 0.0f;
 #if X_HOST
   constexpr u64 AT_ONCE = 256;  // rows, for which activations are brought into order once
+  const u64 sharedBytes = (u64)(p.shared.k / Q::SIZE) * Q::BYTES;
+  const float gate = p.mix.base || p.shared.weights ? p.mix.gateOf(token) : 0.0f;
   const u64 end = (u64)p.n * (blockX() + 1) / gridX();
   for (u64 row = (u64)p.n * blockX() / gridX(); row < end; row += AT_ONCE) {
     const u64 count = end - row < AT_ONCE ? end - row : AT_ONCE;
@@ -65,7 +63,7 @@ X_DEVICE void mixedToken(const Mixed& p, u64 token) {
         for (u64 i = 0; i < count; ++i) part[i] += p.mix.bias[expert * p.n + row + i];
       for (u64 i = 0; i < count; ++i) sums[i] += mix * part[i];
     }
-    if (isThere) {
+    if (p.shared.weights) {
       quant::hostColumn<Q>(p.shared.weights + row * sharedBytes, 0, count, p.shared.k, p.sharedInputOf(token), part);
       for (u64 i = 0; i < count; ++i) sums[i] += gate * part[i];
     }
@@ -75,22 +73,14 @@ X_DEVICE void mixedToken(const Mixed& p, u64 token) {
   }
 #else
   constexpr u32 PAIR = quant::PAIR;
+  const float gate = p.mix.base || p.shared.weights ? p.mix.gateOf(token) : 0.0f;
   X_SHARED(float, partial, quant::MOST_WARPS * PAIR);
-  const u32 steps = p.k / 32 / quant::PARTS_AT_ONCE<Q>, own = p.topk * steps;
-  const u32 all = own + (isThere ? p.shared.k / 32 / quant::PARTS_AT_ONCE<Q> : 0);
+  const u32 parts = p.k / 32, steps = parts / quant::PARTS_AT_ONCE<Q>, own = p.topk * steps;
   const Team team = teamFor((p.n + PAIR - 1) / PAIR, blockX(), gridX());
   for (u64 row = team.index * PAIR; row < p.n; row += team.count * PAIR) {
     float sums[PAIR] = {};
-#pragma unroll 1
-    for (u32 s = team.thread; s < all; s += team.threads) {
-      // A step of an expert's row.
-      const bool isShared = isThere && s >= own;
-      const u32 c = isShared ? p.topk : s / steps;
-      const u64 pair = token * p.topk + (isShared ? 0 : c), bytes = isShared ? sharedBytes : rowBytes;
-      const u8* weights = isShared ? p.shared.weights : p.weights + p.expertOf(pair) * expertBytes;
-      const u8* input = isShared ? p.sharedInputOf(token) : p.inputOf(pair);
-      const float mix = isShared ? gate : p.mix.weightOf(pair);
-      const u32 parts = (isShared ? p.shared.k : p.k) / 32;
+    // One step of a row of `bytes`, times `mix`.
+    const auto add = [&](const u8* weights, u64 bytes, const u8* input, u32 step, u32 of, float mix) {
       const u8* rows[PAIR];
 #pragma unroll
       for (u32 r = 0; r < PAIR; ++r) rows[r] = weights + (row + r < p.n ? row + r : p.n - 1) * bytes;
@@ -98,9 +88,25 @@ X_DEVICE void mixedToken(const Mixed& p, u64 token) {
       float acc[1][PAIR];
 #pragma unroll
       for (u32 r = 0; r < PAIR; ++r) acc[0][r] = opaque(0.0f);
-      quant::dotRows<Q, 1>(rows, input, 0, parts, Team{s - c * steps, parts / quant::PARTS_AT_ONCE<Q>, 0, 1, true}, acc);
+      quant::dotRows<Q, 1>(rows, input, 0, of * quant::PARTS_AT_ONCE<Q>, Team{step, of, 0, 1, true}, acc);
 #pragma unroll
       for (u32 r = 0; r < PAIR; ++r) sums[r] += mix * acc[0][r];
+    };
+#pragma unroll 1
+    for (u32 s = team.thread; s < own; s += team.threads) {
+      const u32 c = s / steps;
+      const u64 pair = token * p.topk + c;
+      add(p.weights + p.expertOf(pair) * expertBytes, rowBytes, p.inputOf(pair), s - c * steps, steps, p.mix.weightOf(pair));
+    }
+    if (p.shared.weights) {
+      // By the threads behind those with the last steps above.
+      const u32 last = p.shared.k / 32 / quant::PARTS_AT_ONCE<Q>;
+#pragma unroll 1
+      for (u32 s = (team.thread + team.threads - own % team.threads) % team.threads; s < last; s += team.threads) {
+        // Computed here, and not kept in scalar registers, of which there are too few.
+        const u64 bytes = (u64)(opaque(p.shared.k) / Q::SIZE) * Q::BYTES;
+        add(p.shared.weights, bytes, p.sharedInputOf(token), s, last, gate);
+      }
     }
     if (p.mix.bias) {
       for (u32 c = team.thread; c < p.topk; c += team.threads) {
@@ -138,12 +144,10 @@ X_DEVICE void mixedAll(const Mixed& p) {
   early::await();
   const u64 first = blockY() + (u64)gridY() * blockZ();
 #if X_HOST
-  for (u64 token = first; token < p.tokens; token += (u64)gridY() * gridZ()) mixedToken<Q, true>(p, token);
+  for (u64 token = first; token < p.tokens; token += (u64)gridY() * gridZ()) mixedToken<Q>(p, token);
 #else
   // No loop: what it keeps would take more scalar registers than there are.
-  if (first >= p.tokens) return;
-  if (p.shared.weights) mixedToken<Q, true>(p, first);
-  else mixedToken<Q, false>(p, first);
+  if (first < p.tokens) mixedToken<Q>(p, first);
 #endif
 }
 

@@ -8,12 +8,9 @@ namespace recurrent {
 [[maybe_unused]] constexpr u32 CONV_ROWS = 8;  // launchers: CONV_ROWS
 [[maybe_unused]] constexpr u32 CONV_TAPS = 4;
 
-/** Factors of rows, f32, which begin every so many values; null: none. */
+/** Factors of rows, which begin as those of x do; null: none. With strides of their own there are not enough scalar registers. */
 struct Gates {
-  const float* in;
-  u64 inRow;
-  const float* out;
-  u64 outRow;
+  const float *in, *out;
 };
 
 struct Conv {
@@ -31,13 +28,13 @@ struct Conv {
   /** A channel of a row, as it goes in. */
   X_DEVICE float input(u64 row, u32 channel) const {
     const float own = x[row * xRow + channel];
-    return gates.in ? gates.in[row * gates.inRow + channel] * own : own;
+    return gates.in ? gates.in[row * xRow + channel] * own : own;
   }
 
   /** What comes out of a row's sum. */
   X_DEVICE void put(u64 row, u32 channel, float sum) const {
     const float own = silu ? sum * sigmoid(sum) : sum;
-    out[row * channels + channel] = gates.out ? gates.out[row * gates.outRow + channel] * own : own;
+    out[row * channels + channel] = gates.out ? gates.out[row * xRow + channel] * own : own;
   }
 
   /** A channel at a place of a sequence, which begins at row `begin`; places below 0 are in front of it. */

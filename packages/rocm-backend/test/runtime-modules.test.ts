@@ -149,7 +149,7 @@ const LAUNCHES: Record<string, Launch> = {
     kernel: 'causal_conv1d_f32',
     operands: [Uint32Array.of(0, 2), Uint32Array.of(0), x4, f32(10, 1, 0, 2)],
     out: f32(0, 0, 0, 0),
-    args: (starts, place, x, weight, y) => [1, 2, starts, place, place, 0, 2, 2, 0, x, 2, weight, 0, 0, y, 0, 0, 0, 0],
+    args: (starts, place, x, weight, y) => [1, 2, starts, place, place, 0, 2, 2, 0, x, 2, weight, 0, 0, y, 0, 0],
     expected: [1, 4, 13, 8],
   },
   REDUCE: {

@@ -45,10 +45,10 @@ export interface CausalConv1dProblem {
   weight: StoragePart;
   /** [channels] */
   bias?: StoragePart;
-  /** Multiplies x: [rows, channels]. */
-  inGate?: RowsPart;
-  /** Multiplies the result: [rows, channels]. */
-  outGate?: RowsPart;
+  /** Multiplies x: [rows, channels], whose rows begin as those of x do. */
+  inGate?: StoragePart;
+  /** Multiplies the result: the same. */
+  outGate?: StoragePart;
 }
 
 export interface SelectiveScanProblem {

@@ -1,5 +1,5 @@
 /** A short convolution along each sequence of a batch: `causal_conv1d` of Mamba and of flash-linear-attention. */
-import { ShapeError, Tensor } from '@x/core';
+import { ShapeError, scope, Tensor } from '@x/core';
 import { checkObjects, checkTensors } from '../check';
 import { checkSpans, composed, forKernels, rowsPart, type SequenceSpans } from './spans';
 
@@ -53,17 +53,24 @@ export function causalConv1d(
   checkSpans(op, spans, states, [taps - 1, channels], { x, ...gates });
   const kernels = forKernels(spans, states, [x, ...given], [weight, bias]);
   if (kernels) {
-    const problem = {
-      channels,
-      taps,
-      silu: activation === 'silu',
-      x: rowsPart(x),
-      weight: weight.storagePart(),
-      ...(bias && { bias: bias.storagePart() }),
-      ...(inGate && { inGate: rowsPart(inGate) }),
-      ...(outGate && { outGate: rowsPart(outGate) }),
-    };
-    return Tensor.fromStorage(kernels.ops.causalConv1d(problem, kernels.at, kernels.states), x.shape, x.device);
+    const run = (rows: Tensor, inGate: Tensor | undefined, outGate: Tensor | undefined) =>
+      kernels.ops.causalConv1d(
+        {
+          ...{ channels, taps, silu: activation === 'silu' },
+          x: rowsPart(rows),
+          weight: weight.storagePart(),
+          ...(bias && { bias: bias.storagePart() }),
+          ...(inGate && { inGate: inGate.storagePart() }),
+          ...(outGate && { outGate: outGate.storagePart() }),
+        },
+        kernels.at,
+        kernels.states,
+      );
+    const isAlike = given.every((gate) => rowsPart(gate).row === rowsPart(x).row);
+    const made = isAlike
+      ? run(x, inGate, outGate)
+      : scope(() => run(x.contiguous(), inGate?.contiguous(), outGate?.contiguous()));
+    return Tensor.fromStorage(made, x.shape, x.device);
   }
   return composed(spans, states, channels, (start, count, state) => {
     const own = (rows: Tensor) => rows.narrow(0, start, count);

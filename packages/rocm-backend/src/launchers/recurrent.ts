@@ -21,9 +21,7 @@ export interface CausalConv1dArguments {
   states: Address;
   out: Address;
   inGate: Address;
-  inGateRow: number;
   outGate: Address;
-  outGateRow: number;
 }
 
 export function launchCausalConv1d(
@@ -49,9 +47,7 @@ export function launchCausalConv1d(
     a.states,
     a.out,
     a.inGate,
-    a.inGateRow,
     a.outGate,
-    a.outGateRow,
   ]);
 }
 

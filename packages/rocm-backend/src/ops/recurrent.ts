@@ -164,10 +164,8 @@ export class DeviceRecurrentOps implements RecurrentOps {
         weight: device.address(p.weight),
         bias: p.bias ? device.address(p.bias) : 0,
         out,
-        inGate: inGate ? device.address(inGate.part) : 0,
-        inGateRow: inGate?.row ?? 0,
-        outGate: outGate ? device.address(outGate.part) : 0,
-        outGateRow: outGate?.row ?? 0,
+        inGate: inGate ? device.address(inGate) : 0,
+        outGate: outGate ? device.address(outGate) : 0,
       }),
     );
   }
