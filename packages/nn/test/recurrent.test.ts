@@ -31,7 +31,11 @@ const sigmoid = (x: number) => 1 / (1 + Math.exp(-x));
 const softplus = (x: number) => Math.log1p(Math.exp(x));
 const negative = (values: Float32Array) => values.map((value) => -Math.exp(value));
 
-function conv(channels: number, taps: number, options: { bias?: boolean; silu?: boolean; gates?: boolean }): Layer {
+function conv(
+  channels: number,
+  taps: number,
+  options: { bias?: boolean; silu?: boolean; gates?: 'alike' | 'apart' },
+): Layer {
   return {
     title: `causalConv1d of ${channels} channels and ${taps} taps ${JSON.stringify(options)}`,
     rows: { x: channels, ...(options.gates && { b: channels, c: channels }) },
@@ -40,7 +44,9 @@ function conv(channels: number, taps: number, options: { bias?: boolean; silu?: 
     run: ({ x, b, c }, { weight, bias }, states, spans) =>
       causalConv1d(x, weight, states, spans, {
         ...{ bias, activation: options.silu ? 'silu' : undefined },
-        ...{ inGate: b, outGate: c },
+        inGate: b,
+        // Rows that begin where those of x do, or others.
+        outGate: options.gates === 'apart' ? Tensor.cat([c, c], 1).narrow(1, channels, channels) : c,
       }),
     reference:
       ({ weight, bias }) =>
@@ -156,8 +162,9 @@ const LAYERS: Layer[] = [
   conv(64, 3, { bias: true }),
   conv(300, 4, { bias: true, silu: true }),
   conv(33, 5, { silu: true }),
-  conv(130, 3, { bias: true, gates: true }),
-  conv(33, 6, { silu: true, gates: true }),
+  conv(130, 3, { bias: true, gates: 'alike' }),
+  conv(130, 3, { gates: 'apart' }),
+  conv(33, 6, { silu: true, gates: 'alike' }),
   scan(1, 16),
   scan(130, 16),
   scan(20, 32),
