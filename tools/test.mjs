@@ -12,7 +12,10 @@ import { root } from './setup/steps.mjs';
 const bin = (name) => join(root, 'node_modules/.bin', name);
 const scratch = join(root, '.cache/test');
 const report = join(scratch, 'vitest.json');
-/** What runs in the newer Node. In the one that this runs in are the packages as users have them, the examples, and a chip (`emulatedChip`). */
+/**
+ * What runs in the newer Node. In the one that this runs in are the packages as users have them, the examples, and a chip
+ * (`emulatedChip`).
+ */
 const newer = { ...process.env, PATH: newerPath() };
 /** In order. Checks of one round run two at a time, for each leaves a core idle; those that keep every core busy are alone. */
 const ROUNDS = [
