@@ -124,7 +124,9 @@ export function isGrouped(weights: QTensor, tokens: number, pairs: number, exper
   const dense = weights.kind === 'dense';
   if (dense && !(linear && isHalf(weights.data.dtype))) return tokens > GROUPED_TOKENS;
   const each = weights.device.kind === 'cpu' ? INDEXED_PAIRS : INDEXED_PAIRS_GPU;
-  return (dense || quantized?.groupedMatmul !== undefined) && pairs > each * experts;
+  // Both round activations in their own way.
+  const deciding = (pairs / tokens) * (quantized?.roundsAs ?? tokens);
+  return (dense || quantized?.groupedMatmul !== undefined) && deciding > each * experts;
 }
 
 /** As {@link indexedMoe} for {@link canStayUnread}; ids u32, contiguous, are all below the number of experts. */

@@ -162,6 +162,34 @@ describe.each(kinds)('quantized products on %s', (kind) => {
     }
   });
 
+  it.each(TYPES)('%s, rows that round as one by itself', (type) => {
+    const [n, k] = [37, 768];
+    const w = weights(type, n, k);
+    const next = random(k);
+    const x = Float32Array.from({ length: 16 * k }, () => next() - 0.5);
+    const { quantized } = device;
+    withStorages([w.bytes, x], (blocks, input) => {
+      const product = (m: number, row = 0) => {
+        const y = quantized.matmul(blocks, type, { m, n, k }, at(input, Layout.contiguous([m, k], row * k)));
+        const got = new Float32Array(y.toHostSync());
+        y.dispose();
+        return got;
+      };
+      const alone = Array.from({ length: 16 }, (_, row) => product(1, row));
+      const largest = Math.max(...alone.flatMap((row) => [...row].map(Math.abs)));
+      quantized.roundsAs = 1;
+      try {
+        for (const m of [2, 3, 8, 9, 16]) {
+          const together = product(m);
+          const apart = Math.max(...together.map((y, i) => Math.abs(y - alone[Math.floor(i / n)][i % n])));
+          expect([m, apart < 1e-5 * largest, apart]).toEqual([m, true, apart]);
+        }
+      } finally {
+        quantized.roundsAs = undefined;
+      }
+    });
+  });
+
   it.each(TYPES)('%s, each kernel in other grids and blocks, rows of results apart', (type) => {
     const { warpSize } = device.hip.properties;
     // Formats of 32 have columns that end within a slab, and paddings that 16 bytes do not divide.

@@ -12,6 +12,12 @@ export type DenseForm = 'f32' | 'f16' | 'bf16';
  * by `allocate`. `type` is the ggml name in candle's spelling (see {@link BLOCK_TYPES}).
  */
 export interface QuantizedOps {
+  /**
+   * Rows, as of a step without drafts, by which a device that rounds activations otherwise for one row than for several decides;
+   * undefined (the default): those that a product has. Who enqueues steps sets it meanwhile: what a step of several tokens of one text
+   * gives then differs from what steps of single tokens give by the order of sums alone.
+   */
+  roundsAs?: number | undefined;
   /** Whether there are kernels for weights of the type. */
   supports(type: string): boolean;
   /** Bytes that the blocks of `elemCount` values take in this device's memory, with what its kernels need behind them. */

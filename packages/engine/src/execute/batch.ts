@@ -40,6 +40,8 @@ export interface PassNumbers {
   logits: boolean;
   /** Whether tokens may be choices of the rank that leads, which the others learn of on their devices. Default false. */
   follows?: boolean;
+  /** Of a step with drafts: rows without them, like which products round (`QuantizedOps.roundsAs`). */
+  roundsAs?: number | undefined;
 }
 
 /** The segments of a pass as views of its inputs, to be given to {@link disposeSegments}. */
@@ -94,6 +96,8 @@ export interface StepShape {
   batch: number;
   /** Blocks of each. */
   width: number;
+  /** Of a step with drafts: rows of one without them, like which products round (`QuantizedOps.roundsAs`). */
+  roundsAs?: number | undefined;
 }
 
 /** Pieces of the inputs of a captured step. */

@@ -13,6 +13,7 @@ import type { Shard } from '../load/build-model';
 import type { DeviceChooser } from '../sampling/device-chooser';
 import { disposeSegments, type GraphShape, type PassNumbers, promptStart, segmentsOf, tilesOf } from './batch';
 import { type Following, followed } from './followed';
+import { roundedAs } from './rounded';
 import { type StepExtras, StepGraphs } from './step-graphs';
 import { StepInputs } from './step-inputs';
 
@@ -145,7 +146,7 @@ export class Executor {
       const view = new PagedKv(memory, slots, segments, memory.states && spansOf(inputs.pieces, counts), tiles);
       const wanted = !logits ? 'none' : tokens.dim(0) === outputs.dim(0) ? 'all' : outputs;
       try {
-        return yield* model.pass({ tokens, positions, outputs: wanted, lora }, view);
+        return yield* roundedAs(numbers.roundsAs, model, model.pass({ tokens, positions, outputs: wanted, lora }, view));
       } finally {
         view.dispose();
         disposeSegments(segments);

@@ -9,6 +9,7 @@ import type { KvMemory } from '../kv/memory';
 import type { GraphShape } from './batch';
 import { type Following, followed } from './followed';
 import { type GraphInputs, graphInputs } from './graph-inputs';
+import { roundedAs } from './rounded';
 
 /** What a graph has beside its shape. */
 export interface StepExtras extends Following {
@@ -50,7 +51,8 @@ export class StepGraphs {
       const graph = model.device.capture(() => {
         const { batch, view } = inputs.open();
         const tokens = followed(inputs.tokens, following) ?? inputs.tokens;
-        const pass = model.pass({ tokens, positions: inputs.positions, ...batch }, view);
+        const roundsAs = 'batch' in shape ? shape.roundsAs : undefined;
+        const pass = roundedAs(roundsAs, model, model.pass({ tokens, positions: inputs.positions, ...batch }, view));
         for (;;) {
           const step = pass.next();
           if (step.done) return step.value!;

@@ -132,7 +132,8 @@ export class DecodeGraphs {
     if (!this.usable || batch === undefined || !isAlike) return undefined;
     const longest = this.pool.hasBlocks ? Math.max(...steps.map(({ cache }) => cache.blocks.length)) : 1;
     const width = Math.max(MIN_WIDTH, 2 ** Math.ceil(Math.log2(longest)));
-    return { key: `${batch} ${width} ${adapter?.key}`, batch, width, adapter };
+    const roundsAs = tokens > steps.length ? this.rowsFor(steps.length) : undefined;
+    return { key: `${batch} ${width} ${roundsAs} ${adapter?.key}`, batch, width, roundsAs, adapter };
   }
 
   /** Rows of the graph of so many tokens; undefined where there is none. */
@@ -149,13 +150,13 @@ export class DecodeGraphs {
   }
 
   private capture<T>(
-    { key, batch, width, adapter }: Kind,
+    { key, adapter, ...shape }: Kind,
     numbers: Numbers,
     use: (logits: Tensor) => T,
   ): T | undefined {
     const { executor, chooser } = this;
     this.useCount++;
-    const captured = executor.capture(key, { batch, width }, numbers.values, { adapter, chooser });
+    const captured = executor.capture(key, shape, numbers.values, { adapter, chooser });
     if (!captured) {
       this.usable = false;
       return undefined;

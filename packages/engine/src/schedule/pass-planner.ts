@@ -78,7 +78,9 @@ export class PassPlanner {
     }
     numbers.piece('tiles').set(tiles);
     const counts = steps.map(({ ids }) => ids.length);
-    return { sizes: numbers.sizes, values: numbers.values, segments, counts, logits };
+    const hasDrafts = total > steps.length && steps.every((step) => this.isByToken(step));
+    const roundsAs = hasDrafts ? steps.length : undefined;
+    return { sizes: numbers.sizes, values: numbers.values, segments, counts, logits, roundsAs };
   }
 
   /** Tiles of prompts, where the device attends in such and decoding sequences are in front; else none. */

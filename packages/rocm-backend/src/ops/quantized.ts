@@ -113,6 +113,7 @@ interface GroupedSize {
 export class DeviceQuantizedOps implements QuantizedOps {
   /** May be changed at any time. */
   choice: QuantizedChoice;
+  roundsAs?: number | undefined;
   /** What `dense` products have dequantized and keep. */
   readonly denseWeights: DenseWeights;
   readonly #device: KernelDevice;
@@ -172,7 +173,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
     const isDense =
       this.choice === 'dense'
         ? rows > MAX_VECTOR_ROWS
-        : this.choice === 'auto' && rows >= DENSE_ROWS && !this.#streams(rows);
+        : this.choice === 'auto' && this.#deciding(rows) >= DENSE_ROWS && !this.#streams(rows);
     if (!isDense || (this.choice === 'auto' && this.#device.location.kind !== 'cuda')) return 'blocks';
     if (this.#device.libraries.gemm.handle()?.takes('bf16', 'f32')) return 'bf16';
     return this.choice === 'dense' ? 'f32' : 'blocks';
@@ -248,7 +249,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
 
   /** Whether rows that come in blocks, for the types that are streamed, are worth a weight in bf16 that is not. */
   #isDense(type: BlockType, { m, n, k }: ProductSize): boolean {
-    if (this.choice !== 'auto' || m < DENSE_ROWS || n * k > DENSE_VALUES) return false;
+    if (this.choice !== 'auto' || this.#deciding(m) < DENSE_ROWS || n * k > DENSE_VALUES) return false;
     if (this.#streamOf(type, { m, n, k })) return false;
     return this.#device.location.kind === 'cuda' && this.#device.libraries.gemm.handle()?.takes('bf16', 'f32') === true;
   }
@@ -286,7 +287,8 @@ export class DeviceQuantizedOps implements QuantizedOps {
   }
 
   #streamOf(type: BlockType, size: ProductSize): StreamLaunch | undefined {
-    if (!UNIT_TYPES.has(type) || (this.choice === 'auto' && isForVectors(type, size))) return undefined;
+    const deciding = { ...size, m: this.#deciding(size.m) };
+    if (!UNIT_TYPES.has(type) || (this.choice === 'auto' && isForVectors(type, deciding))) return undefined;
     return streamLaunch(this.#device, type, size);
   }
 
@@ -481,8 +483,14 @@ export class DeviceQuantizedOps implements QuantizedOps {
     });
   }
 
+  /** Rows by which it is decided how m rows are rounded. */
+  #deciding(m: number): number {
+    return this.roundsAs ?? m;
+  }
+
   /** Whether products with m activation rows are for `mul_mat_stream_*`, where a type has it. */
-  #streams(m: number): boolean {
+  #streams(rows: number): boolean {
+    const m = this.#deciding(rows);
     if (this.choice !== 'auto') return this.choice === 'stream' && m > 1;
     const to = this.denseWeights.areKept ? STREAM_ROWS.to : STREAM_ROWS.toWhereNotKept;
     return this.#device.location.kind === 'cuda' && m >= STREAM_ROWS.from && m <= to;
