@@ -32,6 +32,7 @@
 #include "quantized/dequantize.h"
 #include "quantized/dot-rows.h"
 #include "quantized/staged-rows.h"
+#include "quantized/staged-columns.h"
 #include "quantized/matvec.h"
 #include "quantized/matmul.h"
 #include "quantized/mma.h"
@@ -68,7 +69,7 @@ DEQUANTIZE_K(Q6_K, q6_K)
 DEQUANTIZE_K(Q8_K, q8_K)
 
 // With one column ptxas would take 40 to 48 registers, too few for the loads in flight (tools/bench/quantized.ts).
-#define VEC_BLOCKS(n) ((n) == 1 ? 4 : 0)
+#define VEC_BLOCKS(n) ((n) == 1 ? 4 : 2)
 #define VEC(Q, name, n)                                                                                                \
   KERNEL_EARLY(mul_mat_vec_##name##_q8_1_cuda##n)                                                                      \
   KERNEL_BLOCKS(mul_mat_vec_##name##_q8_1_cuda##n, 256, VEC_BLOCKS(n),                                                 \

@@ -62,24 +62,30 @@ X_DEVICE float sumOfWarps(const float* at, u32 step) {
   return sum;
 }
 
+/** Columns as they lie in memory, from what belongs to some blocks of the rows on: where a block of a column is. */
+struct ColumnBlocks {
+  const u8* y;
+  u64 columnBytes;
+  X_DEVICE const u8* operator()(u32 block, u32 column) const { return y + block * Q8_1::BYTES + column * columnBytes; }
+};
+
 /**
  * Adds to acc the products of COLS columns with PARTS_AT_ONCE parts of 32 values of PAIR rows, from a part of their blocks on.
- * @param y columns, from what belongs to the blocks on
+ * @param columns as ColumnBlocks
  */
-template <class Q, u32 COLS>
-X_DEVICE void dotParts(const u8* const (&blocks)[PAIR], u32 part, const u8* y, u64 columnBytes, float (&acc)[COLS][PAIR]) {
+template <class Q, u32 COLS, class Columns>
+X_DEVICE void dotParts(const u8* const (&blocks)[PAIR], u32 part, const Columns& columns, float (&acc)[COLS][PAIR]) {
   constexpr u32 RUN = Q::RUN * PARTS_AT_ONCE<Q>;
   // With many columns one run at a time: all of them in flight would not fit the registers.
 #pragma unroll COLS > 4 ? 1 : 8 / Q::RUN
   for (u32 run = 0; run < 8 / Q::RUN; ++run) {
     const u32 e4 = Q::first(part, run);
-    const u8* yg = y + (e4 / 8) * Q8_1::BYTES;
     u32 quads[PAIR][RUN];
 #pragma unroll
     for (u32 r = 0; r < PAIR; ++r) runOf<Q, RUN>(blocks[r], e4, quads[r], 0);
 #pragma unroll
     for (u32 c = 0; c < COLS; ++c) {
-      const u8* yc = yg + c * columnBytes;
+      const u8* yc = columns(e4 / 8, c);
       i32 u[RUN], sum = 0;
 #pragma unroll
       for (u32 i = 0; i < RUN; ++i) {
@@ -108,7 +114,7 @@ X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnByte
     const u8* blocks[PAIR];
 #pragma unroll
     for (u32 r = 0; r < PAIR; ++r) blocks[r] = rows[r] + (u64)block * Q::BYTES;
-    dotParts<Q, COLS>(blocks, s % PARTS, y + (u64)block * PARTS * Q8_1::BYTES, columnBytes, acc);
+    dotParts<Q, COLS>(blocks, s % PARTS, ColumnBlocks{y + (u64)block * PARTS * Q8_1::BYTES, columnBytes}, acc);
   }
 }
 

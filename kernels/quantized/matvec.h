@@ -32,6 +32,12 @@ X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 r
 #if X_HOST
   hostProducts<Q>(x, rows * block / blocks, rows * (block + 1) / blocks, columns, y, columnBytes, count, dst, dstStride);
 #else
+#if QUANT_STAGED_COLUMNS
+  if constexpr (COLS > 1) {
+    if (blockThreads() == STAGED_THREADS)
+      return mulMatVecStaged<Q, COLS>(x, y, dst, columns, rows, count, columnBytes, dstStride, block, blocks);
+  }
+#endif
   constexpr u32 SUMS = COLS * PAIR;
   X_SHARED(float, partial, MOST_WARPS * SUMS);
   const u64 rowBytes = (u64)(columns / Q::SIZE) * Q::BYTES;

@@ -71,7 +71,7 @@ X_DEVICE void dotStagedRows(const u8* const (&rows)[PAIR], const u8* y, u64 colu
         const u32 before = (u32)(u64)(rows[r] + (u64)(first / PARTS) * Q::BYTES) & 15;
         blocks[r] = memory.bytes[turn][r] + before + (s / PARTS - first / PARTS) * Q::BYTES;
       }
-      dotParts<Q, COLS>(blocks, s % PARTS, y + (u64)(s / PARTS) * PARTS * Q8_1::BYTES, columnBytes, acc);
+      dotParts<Q, COLS>(blocks, s % PARTS, ColumnBlocks{y + (u64)(s / PARTS) * PARTS * Q8_1::BYTES, columnBytes}, acc);
     }
     warpBarrier();
   }

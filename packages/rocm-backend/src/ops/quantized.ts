@@ -73,9 +73,7 @@ const MMA_WARPS = 8;
  * Activation rows from which on and up to which `mul_mat_stream_*` is the fastest of all (cuda): weights that are kept as numbers
  * are multiplied faster by more, others would be dequantized for each product.
  */
-const STREAM_ROWS = { from: 3, to: 64, toWhereNotKept: 128 };
-/** Up to so many rows dot products are faster (cuda): of blocks of 32 values, and of weights of at most so many values. */
-const FEW = { rows: 4, blockSize: 32, values: 2 ** 25 };
+const STREAM_ROWS = { from: 5, to: 64, toWhereNotKept: 128 };
 /** `BesideType` of kernels/quantized/matvec.h, and how many weights the kernel takes. */
 const BESIDE_TYPES: readonly BlockType[] = ['q2_K', 'q3_K', 'q4_K', 'q5_K', 'q6_K', 'q8_0'];
 const MOST_BESIDE = 3;
@@ -278,18 +276,16 @@ export class DeviceQuantizedOps implements QuantizedOps {
         const family = this.#tiled(type, n, m);
         launchMulMat(this.#device, `${family}${type}`, this.#tiledShape(family, n, m), { ...args, ncolsY: m });
       } else if (CANDLE_TYPES.has(type)) {
-        launchMulMatVec(this.#device, `mul_mat_vec_${type}_q8_1_cuda${m}`, vectorShape(this.#device, type, n, k), args);
+        launchMulMatVec(this.#device, `mul_mat_vec_${type}_q8_1_cuda${m}`, vectorShape(this.#device, type, n, k, m), args);
       } else {
         const kernel = `mul_mat_vec_${type}_q8_1_upto${activationRows(m)}`;
-        launchMulMatVecUpTo(this.#device, kernel, vectorShape(this.#device, type, n, k), { ...args, ncolsY: m });
+        launchMulMatVecUpTo(this.#device, kernel, vectorShape(this.#device, type, n, k, m), { ...args, ncolsY: m });
       }
     });
   }
 
   #streamOf(type: BlockType, size: ProductSize): StreamLaunch | undefined {
-    const deciding = { ...size, m: this.#deciding(size.m) };
-    if (!UNIT_TYPES.has(type) || (this.choice === 'auto' && isForVectors(type, deciding))) return undefined;
-    return streamLaunch(this.#device, type, size);
+    return UNIT_TYPES.has(type) ? streamLaunch(this.#device, type, size) : undefined;
   }
 
   #stream(stream: StreamLaunch, product: MulMatArguments): void {
@@ -512,11 +508,6 @@ export class DeviceQuantizedOps implements QuantizedOps {
     const tiles = tilesOf(family, n, m);
     return { grid: shapes.isHost ? shapes.hostBlocks(tiles) : shapes.blocks(tiles, block), block };
   }
-}
-
-/** Whether dot products of so few rows take less time than matrix units. */
-function isForVectors(type: BlockType, { m, n, k }: ProductSize): boolean {
-  return m <= FEW.rows && (BLOCK_TYPES[type].blockSize === FEW.blockSize || n * k <= FEW.values);
 }
 
 function tilesOf(family: keyof typeof TILES, n: number, m: number): number {

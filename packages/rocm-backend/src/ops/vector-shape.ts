@@ -20,6 +20,8 @@ export const CANDLE_TYPES: ReadonlySet<BlockType> = new Set([
 export const UNIT_TYPES: ReadonlySet<BlockType> = new Set([...CANDLE_TYPES, 'mxfp4']);
 /** Most warps of a block of matrix-vector kernels. */
 const VECTOR_WARPS = 4;
+/** Threads and weight rows of a block that takes several columns by way of shared memory: kernels/quantized/staged-columns.h. */
+const STAGED = { threads: 256, rows: 16 };
 /** Rows of a chunk on the host. */
 const HOST_ROWS = 16;
 
@@ -34,7 +36,7 @@ export function hostBlocks({ hip }: KernelDevice, n: number): number {
 }
 
 /**
- * Blocks for n weight rows of k elements: a warp takes a pair of rows, or a block of as many warps as have work where warps
+ * Blocks for n weight rows of k elements and so many columns: a warp takes a pair of rows, or a block of as many warps as have work where warps
  * for all pairs would leave the device half empty. On the host each chunk of rows is one call.
  */
 export function vectorShape(
@@ -42,9 +44,13 @@ export function vectorShape(
   type: BlockType,
   n: number,
   k: number,
+  columns = 1,
 ): { grid: number; block: number } {
   const { multiprocessorCount, warpSize } = device.hip.properties;
   if (device.shapes.isHost) return { grid: hostBlocks(device, n), block: 1 };
+  // Where there are blocks for all processors.
+  if (columns > 1 && device.location.kind === 'cuda' && n >= STAGED.rows * multiprocessorCount)
+    return { grid: Math.ceil(n / STAGED.rows), block: STAGED.threads };
   const pairs = Math.ceil(n / 2);
   const warps = Math.min(Math.floor(k / valuesAtOnce(type) / warpSize), VECTOR_WARPS);
   if (pairs < multiprocessorCount * 20 && warps > 1) return { grid: pairs, block: warps * warpSize };
