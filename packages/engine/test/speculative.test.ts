@@ -358,36 +358,40 @@ describe.each(deviceNames)('speculative decoding on %s', (name) => {
     expect(again.ids).toEqual(fresh.ids);
   });
 
-  it.each(['0', '1'])('computes steps with products that round as without drafts, graphs %s', async (graphs) => {
-    const { quantized } = device.backend;
-    if (!quantized) return;
-    vi.stubEnv('X_GRAPHS', graphs);
-    const products = vi.spyOn(quantized, 'matmulActivations');
-    const rounding: string[] = [];
-    products.mockImplementation(function (this: typeof quantized, ...args) {
-      rounding.push(`${args[2].m} as ${this.roundsAs}`);
-      return Object.getPrototypeOf(this).matmulActivations.apply(this, args);
-    });
-    const fresh = await loadModel(GGUF, { device, maxContext: 192 });
-    try {
-      const options = { maxTokens: 24, ignoreEos: true } as const;
-      const alone = await run(fresh, repeating, options);
-      expect(rounding.filter((what) => !what.endsWith('as undefined'))).toEqual([]);
-      rounding.length = 0;
-      const texts = [run(fresh, repeating, { ...options, speculative: 'lookup' })];
-      expect((await texts[0]).ids).toEqual(alone.ids);
-      expect(new Set(rounding)).toContain('4 as 1');
-      expect(quantized.roundsAs).toBeUndefined();
-      rounding.length = 0;
-      for (let i = 0; i < 3; i++) texts.push(run(fresh, repeating, { ...options, speculative: 'lookup' }));
-      await Promise.all(texts);
-      expect(rounding.some((what) => /^(12|16) as [34]$/.test(what))).toBe(true);
-    } finally {
-      products.mockRestore();
-      fresh.dispose();
-      vi.unstubAllEnvs();
-    }
-  }, 120_000);
+  it.each(['0', '1'])(
+    'computes steps with products that round as without drafts, graphs %s',
+    async (graphs) => {
+      const { quantized } = device.backend;
+      if (!quantized) return;
+      vi.stubEnv('X_GRAPHS', graphs);
+      const products = vi.spyOn(quantized, 'matmulActivations');
+      const rounding: string[] = [];
+      products.mockImplementation(function (this: typeof quantized, ...args) {
+        rounding.push(`${args[2].m} as ${this.roundsAs}`);
+        return Object.getPrototypeOf(this).matmulActivations.apply(this, args);
+      });
+      const fresh = await loadModel(GGUF, { device, maxContext: 192 });
+      try {
+        const options = { maxTokens: 24, ignoreEos: true } as const;
+        const alone = await run(fresh, repeating, options);
+        expect(rounding.filter((what) => !what.endsWith('as undefined'))).toEqual([]);
+        rounding.length = 0;
+        const texts = [run(fresh, repeating, { ...options, speculative: 'lookup' })];
+        expect((await texts[0]).ids).toEqual(alone.ids);
+        expect(new Set(rounding)).toContain('4 as 1');
+        expect(quantized.roundsAs).toBeUndefined();
+        rounding.length = 0;
+        for (let i = 0; i < 3; i++) texts.push(run(fresh, repeating, { ...options, speculative: 'lookup' }));
+        await Promise.all(texts);
+        expect(rounding.some((what) => /^(12|16) as [34]$/.test(what))).toBe(true);
+      } finally {
+        products.mockRestore();
+        fresh.dispose();
+        vi.unstubAllEnvs();
+      }
+    },
+    120_000,
+  );
 
   it('replays its steps where the device has graphs', async () => {
     if (!device.backend.capture) return;

@@ -123,7 +123,9 @@ describe.each(kinds)('quantized products on %s', (kind) => {
   const takesPairs = (m: number): boolean => m >= PAIRS && device.hip.properties.archFull.includes(':amx');
   /** Whether products of several rows round to f16: those in streams, where the device has matrix units. */
   const rounds = (choice: QuantizedChoice, m: number): boolean =>
-    m > 1 && device.matrixUnits !== undefined && (choice === 'stream' || (choice === 'auto' && kind === 'cuda' && m > 4));
+    m > 1 &&
+    device.matrixUnits !== undefined &&
+    (choice === 'stream' || (choice === 'auto' && kind === 'cuda' && m > 4));
   beforeAll(() => {
     device = RocmDevice.open(kind, 0);
   });

@@ -146,7 +146,11 @@ export class Executor {
       const view = new PagedKv(memory, slots, segments, memory.states && spansOf(inputs.pieces, counts), tiles);
       const wanted = !logits ? 'none' : tokens.dim(0) === outputs.dim(0) ? 'all' : outputs;
       try {
-        return yield* roundedAs(numbers.roundsAs, model, model.pass({ tokens, positions, outputs: wanted, lora }, view));
+        return yield* roundedAs(
+          numbers.roundsAs,
+          model,
+          model.pass({ tokens, positions, outputs: wanted, lora }, view),
+        );
       } finally {
         view.dispose();
         disposeSegments(segments);

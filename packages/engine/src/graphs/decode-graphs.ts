@@ -149,11 +149,7 @@ export class DecodeGraphs {
     return this.executor.replay(key, captured.numbers.values);
   }
 
-  private capture<T>(
-    { key, adapter, ...shape }: Kind,
-    numbers: Numbers,
-    use: (logits: Tensor) => T,
-  ): T | undefined {
+  private capture<T>({ key, adapter, ...shape }: Kind, numbers: Numbers, use: (logits: Tensor) => T): T | undefined {
     const { executor, chooser } = this;
     this.useCount++;
     const captured = executor.capture(key, shape, numbers.values, { adapter, chooser });

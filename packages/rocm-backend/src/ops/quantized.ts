@@ -276,7 +276,12 @@ export class DeviceQuantizedOps implements QuantizedOps {
         const family = this.#tiled(type, n, m);
         launchMulMat(this.#device, `${family}${type}`, this.#tiledShape(family, n, m), { ...args, ncolsY: m });
       } else if (CANDLE_TYPES.has(type)) {
-        launchMulMatVec(this.#device, `mul_mat_vec_${type}_q8_1_cuda${m}`, vectorShape(this.#device, type, n, k, m), args);
+        launchMulMatVec(
+          this.#device,
+          `mul_mat_vec_${type}_q8_1_cuda${m}`,
+          vectorShape(this.#device, type, n, k, m),
+          args,
+        );
       } else {
         const kernel = `mul_mat_vec_${type}_q8_1_upto${activationRows(m)}`;
         launchMulMatVecUpTo(this.#device, kernel, vectorShape(this.#device, type, n, k, m), { ...args, ncolsY: m });
