@@ -23,7 +23,7 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-const loader = native ? ['tools/test/typescript.mjs'] : [];
+const setup = [...(native ? ['tools/test/typescript.mjs'] : []), 'tools/test/equal-bytes.ts'];
 const shared = 'tools/test/shared-process.ts';
 
 export default defineConfig({
@@ -39,17 +39,17 @@ export default defineConfig({
   },
   test: {
     projects: [
-      { extends: true, test: { name: 'own', include: files.own, setupFiles: loader } },
+      { extends: true, test: { name: 'own', include: files.own, setupFiles: setup } },
       {
         extends: true,
         test: {
           name: 'backend',
           include: files.backend,
           isolate: false,
-          setupFiles: [...loader, 'packages/rocm-backend/src/index.ts', shared],
+          setupFiles: [...setup, 'packages/rocm-backend/src/index.ts', shared],
         },
       },
-      { extends: true, test: { name: 'plain', include: files.plain, isolate: false, setupFiles: [...loader, shared] } },
+      { extends: true, test: { name: 'plain', include: files.plain, isolate: false, setupFiles: [...setup, shared] } },
     ],
     globalSetup: 'tools/test/temporary.ts',
     experimental: native ? { viteModuleRunner: false, nodeLoader: false } : {},
