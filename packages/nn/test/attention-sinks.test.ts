@@ -9,7 +9,7 @@ const KV = 5;
 const D = 8;
 const SINKS = [-1.5, 0, 0.7, 3];
 const noise = (count: number, seed: number) =>
-  Float32Array.from({ length: count }, (_, i) => Math.sin(i * 12.9898 + seed * 78.233) * 1.3);
+  new Float32Array(count).map((_, i) => Math.sin(i * 12.9898 + seed * 78.233) * 1.3);
 
 /** One query of each head over KV keys of two heads. */
 function expected(q: Float32Array, k: Float32Array, v: Float32Array): number[] {

@@ -244,7 +244,7 @@ describe.each(testDevices())('between products on %s', (device) => {
         const [length, blockSize] = [24, 16];
         const product = noise([tokens, (heads + 2 * kvHeads) * d], 1);
         const table = noise([length, 2, rotated / 2], 2);
-        const ids = (value: (i: number) => number) => Uint32Array.from({ length: tokens }, (_, i) => value(i));
+        const ids = (value: (i: number) => number) => new Uint32Array(tokens).map((_, i) => value(i));
         const run = (on: Device) => {
           const all = product.toDeviceSync(on);
           const [cos, sin] = [0, 1].map((i) => table.toDeviceSync(on).narrow(1, i, 1).squeeze(1));

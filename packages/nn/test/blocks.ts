@@ -5,7 +5,7 @@ import { type QuantizedActivations, Tensor } from '@x/core';
 export function noise(shape: readonly number[], seed: number): Tensor {
   const count = shape.reduce((product, size) => product * size, 1);
   return Tensor.from(
-    Float32Array.from({ length: count }, (_, i) => Math.sin(i * 12.9898 + seed * 78.233) * 1.3),
+    new Float32Array(count).map((_, i) => Math.sin(i * 12.9898 + seed * 78.233) * 1.3),
     { shape, device: 'js' },
   );
 }
@@ -17,7 +17,7 @@ export function valuesOf({ blocks, rows, width }: QuantizedActivations): Tensor 
   const bytes = stored.flattenAll().toVecSync() as Uint8Array;
   const view = new DataView(Uint8Array.from(bytes).buffer);
   const rowBytes = ((Math.ceil(width / 512) * 512) / 32) * 36;
-  const values = Float32Array.from({ length: rows * width }, (_, i) => {
+  const values = new Float32Array(rows * width).map((_, i) => {
     const at = Math.floor(i / width) * rowBytes + Math.floor((i % width) / 32) * 36;
     return halfOf(view.getUint16(at, true)) * view.getInt8(at + 4 + (i % 32));
   });

@@ -20,7 +20,7 @@ const TRAIN = `
   const optimizer = new nn.SGD(vars.allVars(), 0.1);
   const part = 12 / communicator.size;
   for (let step = 0; step < 8; step++) {
-    const numbers = (count, times) => Float32Array.from({ length: count }, (_, i) => Math.sin((i + 1) * times + step));
+    const numbers = (count, times) => new Float32Array(count).map((_, i) => Math.sin((i + 1) * times + step));
     core.scope(() => {
       const x = Tensor.from(numbers(60, 1.7), { shape: [12, 5], device }).narrow(0, rank * part, part);
       const y = Tensor.from(numbers(36, 0.9), { shape: [12, 3], device }).narrow(0, rank * part, part);

@@ -10,7 +10,7 @@ const INPUTS = 3;
 describe.each(testDevices())('gradients of long short-term memories on %s', (device) => {
   const next = generator(3);
   const numbers = (shape: number[], scale = 1) => {
-    const values = Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, () => (2 * next() - 1) * scale);
+    const values = new Float32Array(shape.reduce((a, b) => a * b, 1)).map(() => (2 * next() - 1) * scale);
     return Tensor.from(values, { shape, device });
   };
 

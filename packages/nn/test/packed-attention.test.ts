@@ -47,7 +47,7 @@ describe.each(testDevices().map(String))('packed attention on %s', (name) => {
     const device = Device.parse(name);
     const tokens = lengths.reduce((a, b) => a + b, 0);
     const values = (count: number, seed: number) =>
-      Float32Array.from({ length: count }, (_, i) => Math.fround(Math.sin(i * 12.9898 + seed) * 1.5));
+      new Float32Array(count).map((_, i) => Math.fround(Math.sin(i * 12.9898 + seed) * 1.5));
     // Views of one tensor, as products of stacked weights give them.
     const width = heads + 2 * kvHeads;
     const all = values(tokens * width * d, 1);

@@ -39,7 +39,7 @@ const TOLERANCE: Partial<Record<DType, number>> = { f32: 2e-5, f16: 4e-3, bf16: 
 const noise = (shape: number[], seed: number) => {
   const count = shape.reduce((product, size) => product * size, 1);
   return Tensor.from(
-    Float32Array.from({ length: count }, (_, i) => Math.sin(i * 12.9898 + seed * 78.233) * 1.3),
+    new Float32Array(count).map((_, i) => Math.sin(i * 12.9898 + seed * 78.233) * 1.3),
     { shape, device: 'js' },
   );
 };
@@ -74,7 +74,7 @@ describe.each(testDevices())('paged attention on %s', (device) => {
             return;
           }
           const [k, v] = [d, dv].map((width, i) => noise([kvHeads, length, width], 10 + row * 2 + i).toDtype(dtype));
-          const slots = Uint32Array.from({ length }, (_, j) => {
+          const slots = new Uint32Array(length).map((_, j) => {
             return tables[row * maxBlocks + Math.floor(j / blockSize)] * blockSize + (j % blockSize);
           });
           pagedAppend(cache, k.toDeviceSync(device), v.toDeviceSync(device), Tensor.from(slots, { device }));
@@ -143,9 +143,9 @@ describe.each(testDevices())('paged attention on %s', (device) => {
         scales: { keys: keyScales, values: isView ? keyScales : zeros(dv / 32, 'f16') },
       };
       // Every second block of the pool, from its end on.
-      const tables = Uint32Array.from({ length: lengths.length * maxBlocks }, (_, i) => slots / blockSize - 1 - i);
+      const tables = new Uint32Array(lengths.length * maxBlocks).map((_, i) => slots / blockSize - 1 - i);
       lengths.forEach((length, row) => {
-        const at = Uint32Array.from({ length }, (_, j) => {
+        const at = new Uint32Array(length).map((_, j) => {
           return tables[row * maxBlocks + Math.floor(j / blockSize)] * blockSize + (j % blockSize);
         });
         const [k, v] = [d, dv].map((width, i) =>
@@ -191,7 +191,7 @@ describe.each(testDevices())('paged attention on %s', (device) => {
         blockSize: 2,
         scales: { keys: zeros(2, 'f16'), values: zeros(2, 'f16') },
       };
-      const rows = Float32Array.from({ length: 128 }, (_, i) => (i === 40 ? Number.NaN : i < 64 ? 0 : i - 96));
+      const rows = new Float32Array(128).map((_, i) => (i === 40 ? Number.NaN : i < 64 ? 0 : i - 96));
       const k = Tensor.from(rows, { shape: [1, 2, 64], device });
       pagedAppend(cache, k, k, Tensor.from([0, 1], { dtype: 'u32', device }));
       const { keys } = pagedUnpack(cache, Tensor.from([0], { dtype: 'u32', device }), 'f32');
@@ -231,7 +231,7 @@ describe.each(testDevices())('paged attention on %s', (device) => {
         values: Tensor.zeros([4 * blockSize, kvHeads, d], { device }),
         blockSize,
       };
-      const slots = Uint32Array.from({ length: tokens }, (_, i) => (i < 16 ? 48 + i : i));
+      const slots = new Uint32Array(tokens).map((_, i) => (i < 16 ? 48 + i : i));
       // Positions first: rows of keys are not contiguous.
       const strided = (x: Tensor) => x.toDeviceSync(device).transpose(0, 1).contiguous().transpose(0, 1);
       pagedAppend(cache, strided(k), strided(v), Tensor.from(slots, { device }));
@@ -240,7 +240,7 @@ describe.each(testDevices())('paged attention on %s', (device) => {
         cache,
         Tensor.from([9, 9, 3, 1], { dtype: 'u32', shape: [2, 2], device }),
         Tensor.from(
-          Uint32Array.from({ length: tokens }, (_, i) => i + 1),
+          new Uint32Array(tokens).map((_, i) => i + 1),
           { device },
         ),
         { rows: Tensor.full(1, [tokens], 'u32', device) },
@@ -277,8 +277,8 @@ describe.each(testDevices())('paged attention on %s', (device) => {
         const pool = (width: number) => Tensor.zeros([(blocks + 1) * blockSize, kvHeads, width], { dtype, device });
         const keys = pool(d);
         const cache = { keys, values: inKeys ? keys.narrow(2, 0, dv) : pool(dv), blockSize };
-        const table = Uint32Array.from({ length: blocks }, (_, i) => blocks - i);
-        const slots = Uint32Array.from({ length: kv }, (_, j) => {
+        const table = new Uint32Array(blocks).map((_, i) => blocks - i);
+        const slots = new Uint32Array(kv).map((_, j) => {
           return table[Math.floor(j / blockSize)] * blockSize + (j % blockSize);
         });
         const [newKeys, newValues] = [k, v].map((x) => x.toDeviceSync(device));

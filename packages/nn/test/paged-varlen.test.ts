@@ -144,7 +144,7 @@ function pair([count, before]: number[]): [number, number] {
 function noise(shape: number[], seed: number): Tensor {
   const next = generator(seed);
   return Tensor.from(
-    Float32Array.from({ length: shape.reduce((a, b) => a * b) }, () => 3 * next() - 1.5),
+    new Float32Array(shape.reduce((a, b) => a * b)).map(() => 3 * next() - 1.5),
     { shape, device: Device.js() },
   );
 }

@@ -316,7 +316,7 @@ function spansOf(
 /** Numbers between -1 and 1. */
 function noiseOf(seed: number) {
   const next = random(seed + 1);
-  return (count: number) => Float32Array.from({ length: count }, () => 2 * next() - 1);
+  return (count: number) => new Float32Array(count).map(() => 2 * next() - 1);
 }
 
 /** Numbers as layers meet them; rows as views of a wider matrix, as of a product of several. */

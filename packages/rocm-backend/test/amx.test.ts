@@ -133,8 +133,8 @@ describe.runIf(compiles && arch === 'x86-64-v4-vnni')('products in tile register
     [1, 65, 20, 2080, false, true],
     [1, 33, 130, 1100, false, false],
   ])('bf16: %i of %i x %i x %i, transposed: %s, %s', (b, m, n, k, leftTurned, rightTurned) => {
-    const left = Float32Array.from({ length: b * m * k }, (_, i) => ((i * 7919) % 255) / 64 - 2);
-    const right = Float32Array.from({ length: b * k * n }, (_, i) => ((i * 104729) % 251) / 64 - 2);
+    const left = new Float32Array(b * m * k).map((_, i) => ((i * 7919) % 255) / 64 - 2);
+    const right = new Float32Array(b * k * n).map((_, i) => ((i * 104729) % 251) / 64 - 2);
     const bits = (values: Float32Array) => device.fromHost(Uint16Array.from(values, f32ToBf16), 'bf16');
     const [l, r, out] = [bits(left), bits(right), device.zeros(b * m * n, 'bf16')];
     const strides = [...(leftTurned ? [1, m] : [k, 1]), ...(rightTurned ? [1, k] : [n, 1])];
@@ -174,7 +174,7 @@ describe.runIf(compiles && arch === 'x86-64-v4-vnni')('products in tile register
         scope(() => {
           const numbers = (shape: number[], seed: number) => {
             const count = shape.reduce((a, b) => a * b, 1);
-            const values = Float32Array.from({ length: count }, (_, i) => ((i * 7919 + seed) % 255) / 64 - 2);
+            const values = new Float32Array(count).map((_, i) => ((i * 7919 + seed) % 255) / 64 - 2);
             return Tensor.from(values, { device: cpuDevice }).reshape(shape).toDtype('bf16');
           };
           const per = (all: number) => all / Number(groups);

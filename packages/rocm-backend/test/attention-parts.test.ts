@@ -71,7 +71,7 @@ describe.each(kernelDevices())('attention in parts on %s', (device) => {
       v: put(noise(blocks * 2 ** BLOCK_SHIFT * KV_HEADS * dv, 3)),
       vRow: dv,
       sinks: sinks ? put(noise(heads, 4)) : 0,
-      tables: put(Uint32Array.from({ length: tokens * maxBlocks }, (_, i) => (i * 7) % blocks)),
+      tables: put(new Uint32Array(tokens * maxBlocks).map((_, i) => (i * 7) % blocks)),
       rows: 0,
       lengths: put(Uint32Array.from(lengths)),
     };

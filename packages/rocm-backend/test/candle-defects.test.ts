@@ -82,7 +82,7 @@ describe.each(testDevices())('defects of candle on %s', (device) => {
 
   test('defect 3: arg-sort of rows wider than shared memory', () => {
     for (const width of [8193, 152_064]) {
-      const up = Uint32Array.from({ length: width }, (_, i) => i);
+      const up = new Uint32Array(width).map((_, i) => i);
       const falling = from(Float32Array.from(up, (i) => width - i)).unsqueeze(0);
       const rows = Tensor.cat([falling, falling.neg()], 0);
       const [first, second] = [0, 1].map((row) => rows.argSortLastDim(true).get(row).toArraySync<Uint32Array>());
@@ -355,7 +355,7 @@ function q8Matrix(experts: number, rows: number): { bytes: Uint8Array; values: n
 
 /** Whole numbers whose largest in every 32 is 127, so that q8_1 holds them exactly. */
 function activations(rows: number): Float32Array {
-  return Float32Array.from({ length: rows * K }, (_, i) => (i % 32 === 5 ? 127 : ((i * 11) % 23) - 11));
+  return new Float32Array(rows * K).map((_, i) => (i % 32 === 5 ? 127 : ((i * 11) % 23) - 11));
 }
 
 /** The activations as q8_1 blocks on the device; what is allocated is added to `made`. */

@@ -10,7 +10,7 @@ describe.each(kernelDevices())('captured graphs on %s', (device) => {
   const backend = device.backend as RocmDevice;
   const floats = (shape: number[], on: Device = device) =>
     Tensor.from(
-      Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, (_, i) => Math.sin(i)),
+      new Float32Array(shape.reduce((a, b) => a * b, 1)).map((_, i) => Math.sin(i)),
       { shape, device: on },
     );
 

@@ -49,7 +49,7 @@ describe.each(kinds)('convolution libraries on %s', (kind) => {
     const x = device.zeros(2 * 4 * 256, 'f32');
     x.device.ops.fill(at(x, Layout.contiguous([2 * 4 * 256])), fine);
     // The middle of each kernel's first channel.
-    const weights = Float32Array.from({ length: 8 * 4 * 9 }, (_, i) => (i % 36 === 4 ? 1 : 0));
+    const weights = new Float32Array(8 * 4 * 9).map((_, i) => (i % 36 === 4 ? 1 : 0));
     const w = device.fromHost(weights, 'f32');
     const worst = () => {
       const out = x.device.conv.conv2d(

@@ -134,7 +134,7 @@ describe.each(kernelDevices())('convolution, pooling and sorting on %s', (device
         [40, 30, 0, 1],
         [75, 33, 2, 2],
       ]) {
-        const values = Float32Array.from({ length: 2 * lIn }, (_, i) => (i % lIn === lIn - 1 ? Number.NaN : 1));
+        const values = new Float32Array(2 * lIn).map((_, i) => (i % lIn === lIn - 1 ? Number.NaN : 1));
         values[lIn] = Number.POSITIVE_INFINITY;
         const x = pair.from(values, 'f32', Layout.contiguous([2, 1, lIn]));
         const kernel = pair.from(new Float32Array(3 * k).fill(1), 'f32', Layout.contiguous([3, 1, k]));

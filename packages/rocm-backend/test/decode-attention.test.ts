@@ -30,9 +30,9 @@ describe.each(kernelDevices())('attention of a decode step on %s', (device) => {
       dv,
     };
     // Nothing to see, a few keys, and as many as several parts have.
-    const lengths = Uint32Array.from({ length: tokens }, (_, i) => [300, 0, 7][i % 3] + i);
+    const lengths = new Uint32Array(tokens).map((_, i) => [300, 0, 7][i % 3] + i);
     const at = {
-      tables: part(Uint32Array.from({ length: tokens * 20 }, (_, i) => (i * 7) % blocks)),
+      tables: part(new Uint32Array(tokens * 20).map((_, i) => (i * 7) % blocks)),
       sequences: tokens,
       maxBlocks: 20,
       lengths: part(lengths),
@@ -103,7 +103,7 @@ describe.each(kernelDevices())('attention of a decode step on %s', (device) => {
       ...(norms && { qNorm: part(noise(d, 9)), kNorm: part(noise(d, 10)) }),
     };
     const at = {
-      tables: part(Uint32Array.from({ length: blocks }, (_, i) => block(Math.floor(i / maxBlocks), i % maxBlocks))),
+      tables: part(new Uint32Array(blocks).map((_, i) => block(Math.floor(i / maxBlocks), i % maxBlocks))),
       sequences: tokens,
       maxBlocks,
       lengths: part(Uint32Array.from(lengths)),

@@ -56,7 +56,7 @@ describe.each(kernelDevices())('biased kernels on %s', (device: Device) => {
     for (const [rows, n, row] of SIZES) {
       const [x, bias] = [noise(rows * row, 1), noise(n, 2)];
       for (const given of [bias, undefined]) {
-        const expected = Float64Array.from({ length: rows * n }, (_, i) =>
+        const expected = new Float64Array(rows * n).map((_, i) =>
           apply(x[Math.floor(i / n) * row + (i % n)] + (given ? given[i % n] : 0)),
         );
         for (const shape of shapes) {
@@ -77,7 +77,7 @@ describe.each(kernelDevices())('biased kernels on %s', (device: Device) => {
   it('norms of sums', () => {
     for (const [rows, n] of SIZES) {
       const [x, delta, bias, alpha, beta] = [0, 1, 2, 3, 4].map((seed) => noise(seed < 2 ? rows * n : n, seed));
-      const sums = Float64Array.from({ length: rows * n }, (_, i) => x[i] + delta[i] + bias[i % n]);
+      const sums = new Float64Array(rows * n).map((_, i) => x[i] + delta[i] + bias[i % n]);
       for (const centred of [true, false]) {
         const normed = new Float64Array(rows * n);
         for (let at = 0; at < rows * n; at += n) {

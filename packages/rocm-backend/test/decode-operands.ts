@@ -37,7 +37,7 @@ export function memory(device: Device) {
 }
 
 export function noise(count: number, seed: number, range = 1.5): Float32Array {
-  return Float32Array.from({ length: count }, (_, i) => Math.sin(i * 12.9898 + seed * 78.233) * range);
+  return new Float32Array(count).map((_, i) => Math.sin(i * 12.9898 + seed * 78.233) * range);
 }
 
 export function rmsNorm(x: ArrayLike<number>, alpha: ArrayLike<number>, n: number): Float64Array {

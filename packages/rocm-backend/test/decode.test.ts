@@ -96,14 +96,13 @@ describe.each(kernelDevices())('decode on %s', (device) => {
     const at = (row: number, half: number, i: number) => both[row * 2 * n + half * n + i];
     for (const activation of ['silu', 'gelu'] as const) {
       const act = activation === 'silu' ? silu : gelu;
-      const expected = Float64Array.from({ length: rows * n }, (_, i) => {
+      const expected = new Float64Array(rows * n).map((_, i) => {
         const row = Math.floor(i / n);
         return act(at(row, 0, i % n)) * at(row, 1, i % n);
       });
       const [storage] = part(both);
       const beside = { rows, n, gate: [storage, 0], gateRow: 2 * n, up: [storage, n], upRow: 2 * n } as const;
-      const split = (half: number) =>
-        Float32Array.from({ length: rows * n }, (_, i) => at(Math.floor(i / n), half, i % n));
+      const split = (half: number) => new Float32Array(rows * n).map((_, i) => at(Math.floor(i / n), half, i % n));
       // An address that is no multiple of 16.
       const apart = { rows, n, gate: part(split(0), 1), gateRow: n, up: part(split(1)), upRow: n };
       for (const problem of [beside, apart]) {
@@ -184,8 +183,8 @@ describe.each(kernelDevices())('decode on %s', (device) => {
       const table = noise(length * (rotated + 5), 8);
       const [qNorm, kNorm] = [noise(d, 9), noise(d, 10)];
       // A position beyond the tables is the last one; a slot beyond the pool is left out.
-      const positions = Uint32Array.from({ length: tokens }, (_, i) => (i === 4 ? 1000 : (i * 7) % length));
-      const slots = Uint32Array.from({ length: tokens }, (_, i) => (i === 2 ? blocks * blockSize : (i * 5 + 3) % 128));
+      const positions = new Uint32Array(tokens).map((_, i) => (i === 4 ? 1000 : (i * 7) % length));
+      const slots = new Uint32Array(tokens).map((_, i) => (i === 2 ? blocks * blockSize : (i * 5 + 3) % 128));
       const [qkStorage] = part(qk);
       const [tableStorage] = part(table);
       const isQ8 = dtype === 'q8_0';

@@ -14,12 +14,12 @@ const FLOATS = ['f32', 'f16', 'bf16', 'f64'] as const;
 /** Values of both signs between 1e-3 and 1e3. */
 function values(count: number, seed: number): Float32Array {
   const next = generator(seed);
-  return Float32Array.from({ length: count }, () => (next() - 0.5) * 10 ** (next() * 6 - 3));
+  return new Float32Array(count).map(() => (next() - 0.5) * 10 ** (next() * 6 - 3));
 }
 
 function ids(count: number, below: number, seed: number): Uint32Array {
   const next = generator(seed);
-  return Uint32Array.from({ length: count }, () => Math.floor(next() * below));
+  return new Uint32Array(count).map(() => Math.floor(next() * below));
 }
 
 /** The bytes of a result, which is disposed of. */

@@ -18,7 +18,7 @@ const line = { b: 1, cIn: 4, cOut: 1, groups: 1, lIn: 4, k: 4 };
 const planeKernel = Layout.contiguous([1, 1, 4, 4], 16);
 const ids = (pair: Pair, count: number) =>
   pair.from(
-    Uint32Array.from({ length: count }, (_, i) => i % 2),
+    new Uint32Array(count).map((_, i) => i % 2),
     'u32',
     Layout.contiguous([count]),
   );
@@ -174,7 +174,7 @@ describe.each(kernelDevices())('dtypes on %s', (device) => {
     for (const type of DTYPES) {
       withPair((pair) => {
         // 1 to 7, with no sum that a narrow float rounds far from another order's.
-        const values = Float32Array.from({ length: 96 }, (_, i) => ((i * 5) % 7) + 1);
+        const values = new Float32Array(96).map((_, i) => ((i * 5) % 7) + 1);
         const wide = pair.from(values, 'f32', Layout.contiguous([96]));
         const make = (side: Side) => wide[side].device.ops.toDtype(at(wide[side], wide.layout), type);
         const x = { layout: Layout.contiguous([2, 3, 4, 4]), reference: make('reference'), tested: make('tested') };

@@ -22,7 +22,7 @@ const K = 512;
 
 /** Whole numbers whose largest in every 32 is 127. */
 function activations(rows: number): Float32Array {
-  return Float32Array.from({ length: rows * K }, (_, i) => (i % 32 === 5 ? 127 : ((i * 11) % 23) - 11));
+  return new Float32Array(rows * K).map((_, i) => (i % 32 === 5 ? 127 : ((i * 11) % 23) - 11));
 }
 
 /** Weight rows as blocks and as numbers. */

@@ -123,8 +123,7 @@ describe.each(kernelDevices())('every kernel of COLLECTIVES on %s', (device) => 
 
   /** x, a rank's part, the other's, and the weights of a norm. */
   function partsOfNorm(rows: number, n: number) {
-    const numbers = (count: number, seed: number) =>
-      Float32Array.from({ length: count }, (_, i) => ((i * seed) % 41) / 16 - 1);
+    const numbers = (count: number, seed: number) => new Float32Array(count).map((_, i) => ((i * seed) % 41) / 16 - 1);
     const values = [numbers(rows * n, 7), numbers(rows * n, 11), numbers(rows * n, 17), numbers(n, 13)];
     return {
       values,

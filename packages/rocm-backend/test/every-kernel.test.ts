@@ -47,7 +47,7 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
     pair.from(randomBytes(dtype, count, seed, true), dtype, Layout.contiguous([count]));
   const small = (pair: Pair, dtype: DType, count: number) => {
     const made = pair.from(
-      Float64Array.from({ length: count }, (_, i) => ((i * 5) % 7) + 1),
+      new Float64Array(count).map((_, i) => ((i * 5) % 7) + 1),
       'f64',
       Layout.contiguous([count]),
     );

@@ -21,7 +21,7 @@ describe.each(kernelDevices())('every reduction and sort on %s', (device) => {
   /** The numbers 1 to 7 in a changing order; no sum of 64 of them leaves a small type. */
   function numbers(pair: Pair, dtype: DType, shape: readonly number[], use: (x: Operand) => void): void {
     const layout = Layout.contiguous(shape);
-    const values = Float64Array.from({ length: layout.elemCount }, (_, i) => (((i * i + 3 * i) % 11) % 7) + (i % 2));
+    const values = new Float64Array(layout.elemCount).map((_, i) => (((i * i + 3 * i) % 11) % 7) + (i % 2));
     const made = pair.from(values, 'f64', layout);
     const x = {
       layout,

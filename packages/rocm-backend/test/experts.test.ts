@@ -8,7 +8,7 @@ import { describe, expect, it } from 'vitest';
 import type { RocmDevice } from '../src/index';
 
 const noise = (count: number, seed: number) =>
-  Float32Array.from({ length: count }, (_, i) => Math.sin(i * 12.9898 + seed * 78.233) * 1.3);
+  new Float32Array(count).map((_, i) => Math.sin(i * 12.9898 + seed * 78.233) * 1.3);
 
 interface Routing extends Omit<RouteOptions, 'correction' | 'bias'> {
   tokens: number;
@@ -249,7 +249,7 @@ describe.each(kernelDevices())('experts on %s', (device) => {
 
 /** Experts of pairs, different ones of a token, the first ones more often. */
 function idsOf(tokens: number, chosen: number, experts: number, skew: number): Uint32Array {
-  return Uint32Array.from({ length: tokens * chosen }, (_, pair) => {
+  return new Uint32Array(tokens * chosen).map((_, pair) => {
     const token = Math.floor(pair / chosen);
     const first = Math.floor((((token * 7919) % 1000) ** skew / 1000 ** skew) * experts);
     return (first + (pair % chosen)) % experts;

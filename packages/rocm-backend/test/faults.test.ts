@@ -18,7 +18,7 @@ const MOST = 8;
 function inputs(device: Device) {
   const values = (shape: number[]) =>
     Tensor.from(
-      Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, (_, i) => Math.sin(i)),
+      new Float32Array(shape.reduce((a, b) => a * b, 1)).map((_, i) => Math.sin(i)),
       { shape, device },
     );
   const matrix = values([16, 64]);

@@ -60,7 +60,7 @@ export class Draw {
     return [full, shrink()].sort(() => this.next() - 0.5) as [number[], number[]];
   }
   ids(count: number, size: number): Tensor {
-    const values = Uint32Array.from({ length: count }, () => this.int(0, size - 1));
+    const values = new Uint32Array(count).map(() => this.int(0, size - 1));
     return Tensor.from(values, { device: this.device });
   }
   /** `count` ids of which none comes twice. */

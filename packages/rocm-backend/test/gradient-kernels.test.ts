@@ -11,8 +11,7 @@ const TOLERANCES = { f32: 1e-6, bf16: 0.02, f16: 0.003 };
 describe.each(kernelDevices())('gradients of maxima of windows on %s', (device) => {
   const next = generator(7);
   /** Of few values, so that windows have ties. */
-  const numbers = (count: number, from: number) =>
-    Float32Array.from({ length: count }, () => Math.floor(next() * from) - 2);
+  const numbers = (count: number, from: number) => new Float32Array(count).map(() => Math.floor(next() * from) - 2);
 
   function gradients(shape: number[], dtype: DType, use: (x: Tensor) => Tensor): Tensor[] {
     const count = shape.reduce((product, size) => product * size, 1);
@@ -73,7 +72,7 @@ describe.each(kernelDevices())('gradients of norms on %s', (device) => {
   const numbers = (shape: readonly number[], dtype: DType) => {
     const count = shape.reduce((product, size) => product * size, 1);
     return Tensor.from(
-      Float64Array.from({ length: count }, () => 4 * next() - 1),
+      new Float64Array(count).map(() => 4 * next() - 1),
       { shape, device },
     ).toDtype(dtype);
   };

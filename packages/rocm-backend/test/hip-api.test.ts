@@ -48,7 +48,7 @@ describe.each(platforms)('driver table of %s', (platform) => {
   it('orders copies, fills and launches on a stream', async () => {
     device.memcpyHtoD(
       x,
-      Float32Array.from({ length: N }, (_, i) => i),
+      new Float32Array(N).map((_, i) => i),
     );
     launch(x, y, 2, 1);
     device.memcpyDtoD(x, y, N * 4);

@@ -80,7 +80,7 @@ const FLOATS = Uint32Array.of(
   ...[0, -0, 88.72283, 88.72284, 1e30, Infinity, -87.33654, -87.4, -103.97, -103.98, -1e30, -Infinity, NaN].map(bitsOf),
   ...Array.from({ length: 2 ** 16 }, (_, i) => bitsOf(-105 + (195 * i) / 2 ** 16)),
 );
-const HALVES = Uint16Array.from({ length: 2 ** 16 }, (_, bits) => bits);
+const HALVES = new Uint16Array(2 ** 16).map((_, bits) => bits);
 const INPUTS = {
   f32: { data: FLOATS, decode: floatOf, encode: bitsOf },
   f16: { data: HALVES, decode: f16ToF32, encode: f32ToF16 },

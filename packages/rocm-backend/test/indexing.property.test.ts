@@ -175,7 +175,7 @@ describe.each(kernelDevices())('indexing on %s', (device) => {
       return storage.view(Layout.contiguous([storage.elemCount])).ptr;
     };
     const table = on(
-      Float32Array.from({ length: 300 }, (_, i) => i + 1),
+      new Float32Array(300).map((_, i) => i + 1),
       'f32',
     );
     const ids = on(Uint8Array.of(1, 255, 254), 'u8');

@@ -74,7 +74,7 @@ describe.each(kernelDevices())('large tensors on %s', (device) => {
   it('the same sum twice has the same bits', () =>
     withStorages((keep) => {
       const n = 3_000_001;
-      const values = Float32Array.from({ length: n }, (_, i) => Math.sin(i) * 3);
+      const values = new Float32Array(n).map((_, i) => Math.sin(i) * 3);
       const x = keep(backend.fromHost(values, 'f32'));
       const once = read(keep(x.device.ops.reduce('sum', at(x, Layout.contiguous([n])), [0])));
       expect(read(keep(x.device.ops.reduce('sum', at(x, Layout.contiguous([n])), [0])))).toEqual(once);
@@ -86,12 +86,12 @@ describe.each(kernelDevices())('large tensors on %s', (device) => {
     withStorages((keep) => {
       // Row i begins 16 elements behind the row before: rows whose index was cut to 32 bits would be the first ones again.
       const step = 16;
-      const bytes = Uint8Array.from({ length: ROWS * step + WIDTH }, (_, i) => (i * 7 + (i >> 9)) % 251);
+      const bytes = new Uint8Array(ROWS * step + WIDTH).map((_, i) => (i * 7 + (i >> 9)) % 251);
       const x = keep(backend.fromHost(bytes, 'u8'));
       const layout = new Layout([ROWS, WIDTH], [step, 1], 0);
       const before = new Float64Array(bytes.length + 1);
       for (const [i, value] of bytes.entries()) before[i + 1] = before[i] + value;
-      const sums = Uint8Array.from({ length: ROWS }, (_, row) => before[row * step + WIDTH] - before[row * step]);
+      const sums = new Uint8Array(ROWS).map((_, row) => before[row * step + WIDTH] - before[row * step]);
       expect(
         Buffer.from(keep(x.device.ops.reduce('sum', at(x, layout), [1])).toHostSync()).equals(Buffer.from(sums)),
       ).toBe(true);
@@ -128,7 +128,7 @@ describe.each(kernelDevices())('large tensors on %s', (device) => {
 
         const source = keep(
           backend.fromHost(
-            Uint8Array.from({ length: 8 }, (_, i) => i),
+            new Uint8Array(8).map((_, i) => i),
             'u8',
           ),
         );

@@ -188,7 +188,7 @@ describe.each(kinds)('libraries on %s', (kind) => {
       const [a, b] = [
         device.zeros(4096, 'f32'),
         device.fromHost(
-          Float32Array.from({ length: 4096 }, (_, i) => i % 7),
+          new Float32Array(4096).map((_, i) => i % 7),
           'f32',
         ),
       ];
@@ -202,11 +202,11 @@ describe.each(kinds)('libraries on %s', (kind) => {
       device.write(
         a,
         0,
-        Float32Array.from({ length: 64 }, () => 1),
+        new Float32Array(64).map(() => 1),
       );
       exec.launch(stream);
       const first = new Float32Array(await out.toHost(0, 64));
-      const expected = Float32Array.from({ length: 64 }, (_, n) =>
+      const expected = new Float32Array(64).map((_, n) =>
         Array.from({ length: 64 }, (_, k) => (k * 64 + n) % 7).reduce((x, y) => x + y),
       );
       expect(first).toEqual(expected);

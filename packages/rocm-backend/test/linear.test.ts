@@ -26,7 +26,7 @@ const SUMS = { few: 2e-6, many: 8e-6 };
 const ROUNDING = { f32: 0, f16: 2 ** -11, bf16: 2 ** -8 };
 
 const noise = (count: number, seed: number) =>
-  Float32Array.from({ length: count }, (_, i) => Math.sin(i * 12.9898 + seed * 78.233) * 1.5);
+  new Float32Array(count).map((_, i) => Math.sin(i * 12.9898 + seed * 78.233) * 1.5);
 const encode = (type: Type, values: Float32Array) => (type === 'f16' ? encodeF16(values) : encodeBf16(values));
 const decode = (type: Type, bits: ArrayLike<number>) => Float32Array.from(bits, type === 'f16' ? f16ToF32 : bf16ToF32);
 
@@ -252,7 +252,7 @@ describe.each(kinds)('products with halves on %s', (kind) => {
       const numbers = noise(experts * n * k, 3);
       const weights = weightsAt(type, numbers, 0);
       const rounded = decode(type, encode(type, numbers));
-      const ids = Uint32Array.from({ length: tokens * topk }, (_, pair) => (pair * 7 + 1) % experts);
+      const ids = new Uint32Array(tokens * topk).map((_, pair) => (pair * 7 + 1) % experts);
       const list = { storage: device.fromHost(ids, 'u32'), layout: Layout.contiguous([ids.length]) };
       for (const shared of [true, false]) {
         const xs = noise((shared ? tokens : tokens * topk) * k, 4);

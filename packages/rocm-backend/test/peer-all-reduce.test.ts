@@ -19,7 +19,7 @@ const PRELUDE = `
   const { hip } = device.backend;
   const calls = () => hip.counters().library;
   const bits = async (x) => { const { buffer } = await x.toDtype('f32').toArray(); return Array.from(new Uint32Array(buffer)); };
-  const numbers = (count, seed) => Float32Array.from({ length: count }, (_, i) => (((i * 37 + seed * 101 + rank * 53) % 509) - 250) / 16);
+  const numbers = (count, seed) => new Float32Array(count).map((_, i) => (((i * 37 + seed * 101 + rank * 53) % 509) - 250) / 16);
 `;
 
 const valuesOf = (outcomes: readonly Outcome[]) =>
@@ -229,7 +229,7 @@ describe.skipIf(most.length < 3)('sums of more than two GPUs', () => {
       for (let i = 0; i < 12; i++) for (const dtype of ['f32', 'f16']) {
         // The last one by parts.
         const count = [1, 900, 5003, 16_001][i % 4];
-        const x = Tensor.from(Float32Array.from({ length: count }, (_, at) => (at % 61) + rank + i), { dtype, device });
+        const x = Tensor.from(new Float32Array(count).map((_, at) => (at % 61) + rank + i), { dtype, device });
         const sum = await communicator.allReduce(x).toDtype('f32').toArray();
         const { size } = communicator;
         const differ = sum.filter((value, at) => value !== size * ((at % 61) + i) + (size * (size - 1)) / 2).length;

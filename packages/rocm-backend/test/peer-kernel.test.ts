@@ -53,7 +53,7 @@ describe.skipIf(inBundle)('on cpu ranks', () => {
       const body = `${PRELUDE}
       const wrong = [];
       for (const count of [...input.counts, ...input.counts]) for (const inPlace of [false, true]) for (const kernel of ['all_reduce_peers_', 'all_reduce_peers_parts_']) {
-        const values = Float32Array.from({ length: count + 1 }, (_, i) => (((i * 37 + rank * 53) % 509) - 250) / 16);
+        const values = new Float32Array(count + 1).map((_, i) => (((i * 37 + rank * 53) % 509) - 250) / 16);
         const whole = Tensor.from(values, { dtype: input.dtype, device });
         // In place of what does not begin at 16 bytes.
         const x = whole.narrow(0, inPlace ? 1 : 0, count);

@@ -22,7 +22,7 @@ const PRELUDE = `
   const { hip, decode } = device.backend;
   const calls = () => hip.counters().library;
   const values = (rows, n, seed) => {
-    const numbers = Float32Array.from({ length: rows * n }, (_, i) => (((i * 37 + seed * 101) % 1009) - 500) / 64);
+    const numbers = new Float32Array(rows * n).map((_, i) => (((i * 37 + seed * 101) % 1009) - 500) / 64);
     return core.scope(() => Tensor.from(numbers, { device }).reshape(rows === 1 ? [n] : [rows, n]));
   };
   const tensor = (storage, shape) => Tensor.fromStorage(storage, shape, device);
@@ -37,7 +37,7 @@ const PRELUDE = `
     const bytes = new Uint8Array((await wide.toArray()).buffer);
     if (wide !== x) wide.dispose();
     let sum = 2166136261;
-    for (const byte of bytes) sum = Math.imul(sum ^ byte, 16777619);
+    for (let i = 0; i < bytes.length; i++) sum = Math.imul(sum ^ bytes[i], 16777619);
     return sum;
   };
 `;
@@ -129,7 +129,7 @@ describe.each(groups)('norms of sums over $device', ({ device, size }) => {
         const bits = [];
         // Of more than two ranks whole numbers, whose products and their sums are exact.
         const whole = (rows, n, seed) => {
-          const numbers = Float32Array.from({ length: rows * n }, (_, i) => ((i * 37 + seed * 11) % 9) - 4);
+          const numbers = new Float32Array(rows * n).map((_, i) => ((i * 37 + seed * 11) % 9) - 4);
           return Tensor.from(numbers, { device }).reshape([rows, n]);
         };
         const small = (rows, n, seed) =>
@@ -244,7 +244,7 @@ describe.each(groups)('norms of sums of few rows over $device', ({ device, size 
     const kernels = () => device.backend.kernelCount;
     // Numbers of few bits, whose sums no order rounds.
     const exact = (rows, n, seed) => core.scope(() =>
-      Tensor.from(Float32Array.from({ length: rows * n }, (_, i) => (((i * 37 + seed * 101) % 61) - 30) / 8), { device }).reshape([rows, n]));
+      Tensor.from(new Float32Array(rows * n).map((_, i) => (((i * 37 + seed * 101) % 61) - 30) / 8), { device }).reshape([rows, n]));
     const bits = [], counts = [], norms = [];
   `;
 
@@ -317,7 +317,7 @@ describe.each(groups)('norms of sums of few rows over $device', ({ device, size 
           return [y, read.add(1), last];
         }));
         for (let i = 0; i < 4; i++) {
-          seen.write(Float32Array.from({ length: 2 * n }, (_, at) => (((at * 11 + i * 7 + rank) % 61) - 30) / 8));
+          seen.write(new Float32Array(2 * n).map((_, at) => (((at * 11 + i * 7 + rank) % 61) - 30) / 8));
           if (i % 2 === 1) {
             const between = exact(1, n, i + rank);
             communicator.sumLater(between);

@@ -52,7 +52,7 @@ const widthOf = (type: BlockType, blocks: number) => blocks * Math.max(64, BLOCK
 
 /** Experts that neighbouring tokens share, none twice by a token. */
 const idsOf = (tokens: number, topk: number) =>
-  Uint32Array.from({ length: tokens * topk }, (_, i) => (Math.floor(i / topk) * 3 + (i % topk) * 2) % EXPERTS);
+  new Uint32Array(tokens * topk).map((_, i) => (Math.floor(i / topk) * 3 + (i % topk) * 2) % EXPERTS);
 
 function composedGate(gate: Tensor, up: Tensor, activation: GateActivation): Tensor {
   if (activation === 'silu') return gate.silu().mul(up);
@@ -221,7 +221,7 @@ describe.each(kernelDevices())('fused experts on %s', (device) => {
       const down = blocks(downType, [EXPERTS, hidden, n], 3);
       const x = numbers([tokens, k], 4, 0.5);
       // Most tokens take the first experts.
-      const chosen = Uint32Array.from({ length: tokens * topk }, (_, i) => {
+      const chosen = new Uint32Array(tokens * topk).map((_, i) => {
         const first = i % 7 < 4 ? 0 : (i >> 1) % EXPERTS;
         return (first + (i % topk)) % EXPERTS;
       });
@@ -293,7 +293,7 @@ describe.each(kernelDevices())('fused experts on %s', (device) => {
       const weight = blocks('q5_0', [heads, n, k], 1);
       const x = quantizedRows(numbers([tokens * heads, k], 2))!;
       const ids = Tensor.from(
-        Uint32Array.from({ length: tokens * heads }, (_, i) => i % heads),
+        new Uint32Array(tokens * heads).map((_, i) => i % heads),
         {
           shape: [tokens * heads, 1],
           device,

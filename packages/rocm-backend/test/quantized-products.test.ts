@@ -58,7 +58,7 @@ function weights(type: Type, rows: number, k: number): { bytes: Uint8Array; valu
   const format = blockFormat(type);
   const blocks = (rows * k) / format.blockSize;
   const next = random(rows * 31 + k + format.blockBytes);
-  const bytes = Uint8Array.from({ length: blocks * format.blockBytes }, () => next() * 256);
+  const bytes = new Uint8Array(blocks * format.blockBytes).map(() => next() * 256);
   const view = new DataView(bytes.buffer);
   for (let block = 0; block < blocks; block++) {
     const begin = block * format.blockBytes;
@@ -74,7 +74,7 @@ function weights(type: Type, rows: number, k: number): { bytes: Uint8Array; valu
 /** Whole numbers times 1, 2 or 0.5, the largest of every 32 being 127: a block's scale, so that it is exact. */
 function activations(rows: number, k: number): Float32Array {
   const next = random(rows + k);
-  const x = Float32Array.from({ length: rows * k }, () => Math.round(next() * 254 - 127));
+  const x = new Float32Array(rows * k).map(() => Math.round(next() * 254 - 127));
   for (let block = 0; block < x.length / 32; block++) {
     x[block * 32 + Math.floor(next() * 32)] = next() < 0.5 ? 127 : -127;
     const scale = [0.5, 1, 2][Math.floor(next() * 3)];
@@ -309,7 +309,7 @@ describe.each(kinds)('quantized products on %s', (kind) => {
     const [n, most] = [21, takesPairs(PAIRS) ? PAIRS - 1 : 70];
     for (const k of [256, 4096 + 512, 16384 + 4096 + (blockSize === 256 ? 256 : 192)]) {
       const blocks = randomBlocks(type, (n * k) / blockSize, k);
-      const x = Float32Array.from({ length: most * k }, random(k));
+      const x = new Float32Array(most * k).map(random(k));
       const rowsOf = (from: number, m: number): Float32Array =>
         withStorages([blocks, x.subarray(from * k, (from + m) * k)], (weight, input) => {
           const y = device.quantized.matmul(weight, type, { m, n, k }, at(input, Layout.contiguous([m, k])));

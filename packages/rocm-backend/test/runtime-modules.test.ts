@@ -42,10 +42,10 @@ const { seed, call } = stream.nextCall();
 const halfOnes = new Uint16Array(64).fill(0x3c00);
 
 /** A q8_0 block: scale 0.5 as f16, then 32 signed bytes. */
-const q8Block = Uint8Array.from({ length: 34 }, (_, i) => (i < 2 ? [0x00, 0x38][i] : i - 10));
+const q8Block = new Uint8Array(34).map((_, i) => (i < 2 ? [0x00, 0x38][i] : i - 10));
 
 /** A q8_1 block: scale 1 as f16, a sum that is not read, then ones. */
-const q8Ones = Uint8Array.from({ length: 36 }, (_, i) => (i < 4 ? [0x00, 0x3c, 0, 0][i] : 1));
+const q8Ones = new Uint8Array(36).map((_, i) => (i < 4 ? [0x00, 0x3c, 0, 0][i] : 1));
 
 const LAUNCHES: Record<string, Launch> = {
   AFFINE: {

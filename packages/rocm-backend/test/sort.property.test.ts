@@ -24,7 +24,7 @@ const sizes = fc.oneof(
 /** Integers of all bits, floats over their whole range, every special value among them. */
 function wideBytes(type: DType, count: number, seed: number): Uint8Array {
   const next = generator(seed);
-  return Uint8Array.from({ length: count * sizeInBytes(type) }, () => next() * 256);
+  return new Uint8Array(count * sizeInBytes(type)).map(() => next() * 256);
 }
 
 /** Positions as the reference has them, alone and beside the values. */

@@ -9,7 +9,7 @@ import type { RocmDevice } from '../src/index';
 
 /** Operations on views that no kernel takes as plain memory, and on numbers, which must reach the device too. */
 function operations(device: Device): Record<string, () => unknown> {
-  const values = Float32Array.from({ length: 2 * 12 * 20 }, (_, i) => Math.sin(i) + 1.5);
+  const values = new Float32Array(2 * 12 * 20).map((_, i) => Math.sin(i) + 1.5);
   const x = Tensor.from(values, { shape: [2, 12, 20], device });
   const turned = x.transpose(1, 2);
   const stepped = x.narrow(2, 3, 7);
@@ -17,7 +17,7 @@ function operations(device: Device): Record<string, () => unknown> {
   const column = Tensor.from(values.subarray(0, 12), { shape: [12, 1], device });
   const ids = Tensor.from(Uint32Array.of(5, 0, 11, 3, 2, 7), { shape: [2, 3], device }).t();
   const counts = Tensor.from(
-    Int32Array.from({ length: 24 }, (_, i) => i),
+    new Int32Array(24).map((_, i) => i),
     { shape: [4, 6], device },
   ).t();
   return {

@@ -62,7 +62,7 @@ describe.each(kernelDevices())('top-k on %s', (device) => {
   it('rows in order, whose every element is among the first or none after the beginning', () => {
     withPair((pair) => {
       const width = 30_000;
-      const rows = Float32Array.from({ length: 2 * width }, (_, i) => (i < width ? i >> 1 : (2 * width - i) >> 1));
+      const rows = new Float32Array(2 * width).map((_, i) => (i < width ? i >> 1 : (2 * width - i) >> 1));
       const x = pair.from(new Uint8Array(rows.buffer), 'f32', Layout.contiguous([2, width]));
       for (const k of [1, 7, 1024])
         for (const descending of [true, false]) expectTopk(pair, x, k, descending, `top ${k}`);

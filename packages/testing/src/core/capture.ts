@@ -17,8 +17,7 @@ import { makers } from './makers';
 
 const code = (name: string) => expect.objectContaining({ code: name });
 const UNSUPPORTED = code('CAPTURE_UNSUPPORTED');
-const wave = (count: number, phase: number) =>
-  Float32Array.from({ length: count }, (_, i) => Math.sin(i * 0.7 + phase));
+const wave = (count: number, phase: number) => new Float32Array(count).map((_, i) => Math.sin(i * 0.7 + phase));
 
 export function captureSuite(name: string, device: () => Device): void {
   const { from, zeros, counted } = makers(device);

@@ -206,7 +206,7 @@ export function customOpSuite(name: string, device: () => Device): void {
       expectFlat(
         counted([300]).applyOp2(counted([300]), add),
         [300],
-        Float32Array.from({ length: 300 }, (_, i) => i),
+        new Float32Array(300).map((_, i) => i),
       );
       const elsewhere = Tensor.zeros([1], { device: Device.js() }).storageAndLayout().storage;
       expect(() => kernel.launch(1, [1, elsewhere])).toThrow(expect.objectContaining({ code: 'DEVICE_MISMATCH' }));

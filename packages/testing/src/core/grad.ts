@@ -48,7 +48,7 @@ export function gradSuite(name: string, device: () => Device): void {
     });
 
     test('grad_tests::expand_grad', () => {
-      const values = Float32Array.from({ length: 24 }, (_, i) => i);
+      const values = new Float32Array(24).map((_, i) => i);
       const x = variable(values, [1, 1, 4, 6]);
       const loss = x.unsqueeze(2).expand([1, 1, 3, 4, 6]).sqr().sumAll().mul(0.5);
       expectFlat(
@@ -59,7 +59,7 @@ export function gradSuite(name: string, device: () => Device): void {
     });
 
     test('grad_tests::matmul_grad', () => {
-      const values = Float32Array.from({ length: 12 }, (_, i) => i);
+      const values = new Float32Array(12).map((_, i) => i);
       const x = variable(values, [2, 2, 3]);
       const y = variable(values, [2, 3, 2]);
       const grads = x.matmul(y).backward();
@@ -321,7 +321,7 @@ export function gradSuite(name: string, device: () => Device): void {
     });
 
     test('conv_tests::conv2d_grad_noncontiguous_kernel', () => {
-      const tenths = (count: number) => Float32Array.from({ length: count }, (_, i) => (i + 1) * 0.1);
+      const tenths = (count: number) => new Float32Array(count).map((_, i) => (i + 1) * 0.1);
       const run = (kernelOf: (weight: Tensor) => Tensor) => {
         const input = variable(tenths(32), [1, 2, 4, 4]);
         const weight = variable(tenths(12), [3, 4, 1, 1]);

@@ -14,8 +14,7 @@ import { makers } from './makers';
 export function tensorDevicesSuite(name: string, device: () => Device): void {
   const { from, counted } = makers(device);
   /** 262144 whole numbers, each once, in an order without pattern. */
-  const shuffled = () =>
-    from(Uint32Array.from({ length: 512 * 512 }, (_, i) => (i * 7919 + 13) % 262144)).reshape([512, 512]);
+  const shuffled = () => from(new Uint32Array(512 * 512).map((_, i) => (i * 7919 + 13) % 262144)).reshape([512, 512]);
 
   describe(`reading on ${name}`, () => {
     test('toArray gives typed arrays, async and sync', async () => {

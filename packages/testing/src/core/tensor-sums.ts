@@ -33,7 +33,7 @@ export function tensorSumsSuite(name: string, device: () => Device): void {
   /** Values of [0.5, 1.5) whose exact sums are `sums(...)`. */
   function scattered(count: number): Float32Array {
     const next = random(12345);
-    return Float32Array.from({ length: count }, () => 0.5 + next());
+    return new Float32Array(count).map(() => 0.5 + next());
   }
 
   describe(`long sums on ${name}`, () => {
@@ -144,7 +144,7 @@ export function tensorSumsSuite(name: string, device: () => Device): void {
       expectExact(rows.rmsNorm(full(1, [count]), 0), 1);
       expectExact(rows.softmaxLastDim(), 1 / count);
       // Two values around a mean of 3 at a distance of 1.
-      const twoSided = from(Float32Array.from({ length: 2 * count }, (_, i) => 2 + 2 * (i % 2))).reshape([2, count]);
+      const twoSided = from(new Float32Array(2 * count).map((_, i) => 2 + 2 * (i % 2))).reshape([2, count]);
       const normed = twoSided
         .narrow(1, 0, count - (count % 2))
         .layerNorm(full(1, [count - (count % 2)]), full(3, [count - (count % 2)]), 0);
@@ -157,7 +157,7 @@ export function tensorSumsSuite(name: string, device: () => Device): void {
       const equal = full(0.1, [count]).cumsum(0);
       expectExact(
         equal,
-        Float64Array.from({ length: count }, (_, i) => (i + 1) * TENTH),
+        new Float64Array(count).map((_, i) => (i + 1) * TENTH),
       );
       const data = scattered(3 * many(5000));
       const sums = Float64Array.from(data);

@@ -72,7 +72,7 @@ export function attentionSuite(name: string, device: () => Device): void {
       expect(largestError(sdpa(q, k, v, { causal: true }), expected({ bias: causal(4) }))).toBeLessThan(1e-5);
       const bias = (_: number, i: number, j: number) => ((i * 7 + j * 3) % 4 === 0 ? HIDDEN : i - j / 2);
       const added = Tensor.from(
-        Float32Array.from({ length: 45 }, (_, at) => bias(0, Math.floor(at / 9), at % 9)),
+        new Float32Array(45).map((_, at) => bias(0, Math.floor(at / 9), at % 9)),
         { shape: [5, 9], device: device() },
       );
       expect(largestError(sdpa(q, k, v, { mask: added }), expected({ bias }))).toBeLessThan(1e-5);
@@ -177,7 +177,7 @@ export function attentionSuite(name: string, device: () => Device): void {
 
     check('cpu_flash_attn::standard_with_mask_b1', () => {
       const mask = Tensor.from(
-        Float32Array.from({ length: 16 }, (_, at) => causal(0)(0, Math.floor(at / 4), at % 4)),
+        new Float32Array(16).map((_, at) => causal(0)(0, Math.floor(at / 4), at % 4)),
         { shape: [1, 4, 4], device: device() },
       );
       compare({ heads: 2, d: 8, seq: 4, kv: 4 }, masked(AttnMask.mask(mask)), { bias: causal(0) });
@@ -220,7 +220,7 @@ export function attentionSuite(name: string, device: () => Device): void {
       // Scores that rise along the keys, so that every block has a new largest one.
       const rising = (_: number, i: number, j: number) => (j <= i * 4 ? j : HIDDEN);
       const bias = Tensor.from(
-        Float32Array.from({ length: 6 * 23 }, (_, at) => rising(0, Math.floor(at / 23), at % 23)),
+        new Float32Array(6 * 23).map((_, at) => rising(0, Math.floor(at / 23), at % 23)),
         { shape: [6, 23], device: device() },
       );
       const expected = attentionOfTensors(q, k, v, { scale: 0.3, bias: rising });

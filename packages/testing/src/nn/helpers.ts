@@ -26,7 +26,7 @@ export function expectClose(
 /** Values that look random and are the same each time, in [-1, 1). */
 export function values(count: number, seed = 1): Float32Array {
   const next = random(seed);
-  return Float32Array.from({ length: count }, () => 2 * next() - 1);
+  return new Float32Array(count).map(() => 2 * next() - 1);
 }
 
 export function tensor(data: ArrayLike<number>, shape: readonly number[], device: Device): Tensor {

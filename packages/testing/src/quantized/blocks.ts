@@ -18,7 +18,7 @@ const F32_SUM = 2 ** -20;
 
 function wholeNumbers(rows: number, k: number, seed: number): Float32Array {
   const next = random(seed);
-  return Float32Array.from({ length: rows * k }, (_, i) => (i % 32 === 5 ? 127 : Math.floor(next() * 255) - 127));
+  return new Float32Array(rows * k).map((_, i) => (i % 32 === 5 ? 127 : Math.floor(next() * 255) - 127));
 }
 
 /** A weight of random blocks, and its values by the reference. */
@@ -174,7 +174,7 @@ export function blockSuite(name: string, open: () => Device): void {
         [3, false],
         [20, true],
       ] as const) {
-        const chosen = Uint32Array.from({ length: tokens * 2 }, (_, pair) => (pair * 5 + (pair >> 2)) % experts);
+        const chosen = new Uint32Array(tokens * 2).map((_, pair) => (pair * 5 + (pair >> 2)) % experts);
         const width = shared ? 1 : 2;
         const x = wholeNumbers(tokens * width, k, tokens);
         using ids = Tensor.from(chosen, { shape: [tokens, 2], device });

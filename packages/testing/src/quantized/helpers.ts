@@ -53,12 +53,12 @@ export const DOT_ERROR: Partial<Record<QuantType, number>> = {
 
 /** 0, 1, 2, ... or what `map` makes of them. */
 export function counting(count: number, map = (value: number) => value): Float32Array {
-  return Float32Array.from({ length: count }, (_, i) => map(i));
+  return new Float32Array(count).map((_, i) => map(i));
 }
 
 /** llama.cpp's test vector: 0.1 + 2 cos(i + offset), 4,096 values. */
 export function cosines(offset: number): Float32Array {
-  return Float32Array.from({ length: 4096 }, (_, i) => 0.1 + 2 * Math.cos(i + offset));
+  return new Float32Array(4096).map((_, i) => 0.1 + 2 * Math.cos(i + offset));
 }
 
 /** Activations rounded as ggml's dot product with a weight of `type` rounds them. */
@@ -72,7 +72,7 @@ function activations(x: Float32Array, type: QuantType): Float32Array {
 
 /** candle's ramp from -bound to bound. */
 export function ramp(bound: number, size: number): Float32Array {
-  return Float32Array.from({ length: size }, (_, i) => ((i - size / 2) * bound) / (size / 2));
+  return new Float32Array(size).map((_, i) => ((i - size / 2) * bound) / (size / 2));
 }
 
 /** Root of the summed squares over the count, which llama.cpp's tests call the total error. */

@@ -66,10 +66,7 @@ const ROUNDED_ACTIVATIONS = 0.03;
 
 function randomTensors(m: number, k: number, n: number): [lhs: Float32Array, rhs: Float32Array] {
   const next = stdRng(314159265358979n);
-  return [
-    Float32Array.from({ length: m * k }, () => next() - 0.5),
-    Float32Array.from({ length: n * k }, () => next() - 0.5),
-  ];
+  return [new Float32Array(m * k).map(() => next() - 0.5), new Float32Array(n * k).map(() => next() - 0.5)];
 }
 
 /** Within 1 of one of the lists: f32 sums of this size are themselves good to some tenths. */
@@ -249,8 +246,8 @@ export function matmulSuite(name: string, open: () => Device): void {
     test.each(['f32', 'f16', 'bf16'] as const)('forwardViaF16 of %s', (dtype) => {
       const device = open();
       const next = random(5);
-      const weight = Float32Array.from({ length: 32 * 256 }, () => next() - 0.5);
-      const x = Float32Array.from({ length: 12 * 256 }, () => next() - 0.5);
+      const weight = new Float32Array(32 * 256).map(() => next() - 0.5);
+      const x = new Float32Array(12 * 256).map(() => next() - 0.5);
       for (const type of ['q4_K', 'q8_0', 'iq4_xs', 'f32'] as const) {
         using blocks = weightOf(weight, [32, 256], type, device);
         using map = QMatMul.fromQTensor(blocks);
@@ -271,10 +268,10 @@ export function matmulSuite(name: string, open: () => Device): void {
       const device = open();
       const next = random(9);
       const [experts, n, k] = [4, 6, 256];
-      const weight = Float32Array.from({ length: experts * n * k }, () => next() - 0.5);
+      const weight = new Float32Array(experts * n * k).map(() => next() - 0.5);
       const chosen = [2, 0, 1, 1, 3, 2];
       using ids = Tensor.from(Uint32Array.from(chosen), { shape: [3, 2], device });
-      const own = Float32Array.from({ length: 3 * 2 * k }, () => next() - 0.5);
+      const own = new Float32Array(3 * 2 * k).map(() => next() - 0.5);
       for (const type of ['f32', 'f16', 'bf16', ...CANDLE_TYPES, ...OTHER_TYPES] as const) {
         using blocks = weightOf(weight, [experts, n, k], type, device);
         using dense = blocks.dequantize();

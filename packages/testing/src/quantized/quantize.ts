@@ -188,7 +188,7 @@ export function quantizeSuite(name: string, open: () => Device): void {
       test(`quantized_tests::quantize_${type}`, () => {
         const expected = runs.flatMap(([value, count]) => new Array<number>(count).fill(value));
         const got = readBack(
-          Float32Array.from({ length: 128 }, (_, i) => i),
+          new Float32Array(128).map((_, i) => i),
           type,
         );
         expect(rounded(got).map((value) => value + 0)).toEqual(expected);
@@ -214,7 +214,7 @@ export function quantizeSuite(name: string, open: () => Device): void {
     });
 
     test('quantized_tests::from_data_dequant_matches_canonical_when_caller_passes_cow_owned', () => {
-      const source = Float32Array.from({ length: 1024 }, (_, i) => Math.sin(i * 0.013));
+      const source = new Float32Array(1024).map((_, i) => Math.sin(i * 0.013));
       for (const type of [...CANDLE_TYPES, ...OTHER_TYPES]) {
         // The blocks come from the device that keeps them for every type.
         using dense = Tensor.from(source, { device: Device.js() });
@@ -238,9 +238,9 @@ export function quantizeSuite(name: string, open: () => Device): void {
       // Box and Muller's normal numbers.
       const normal = () => Math.sqrt(-2 * Math.log(1 - next())) * Math.cos(2 * Math.PI * next());
       // Mean squares of products of 512 normal numbers, as collected over many activations.
-      const importance = Float32Array.from({ length: 768 }, () => 512 * 10 * (1 + 0.03 * normal()));
+      const importance = new Float32Array(768).map(() => 512 * 10 * (1 + 0.03 * normal()));
       const device = open();
-      const source = Float32Array.from({ length: 128 * 768 }, normal);
+      const source = new Float32Array(128 * 768).map(normal);
       using xs = Tensor.from(source, { shape: [128, 768], device });
       using plain = QTensor.quantizeSync(xs, type);
       using weighted = await QTensor.quantizeImatrix(xs, importance, type);
@@ -254,8 +254,8 @@ export function quantizeSuite(name: string, open: () => Device): void {
 
     test('importance moves the error to where it matters least', () => {
       const next = random(11);
-      const source = Float32Array.from({ length: 16 * 512 }, () => next() + next() + next() - 1.5);
-      const importance = Float32Array.from({ length: 512 }, (_, i) => (i % 4 === 0 ? 100 : 0.01));
+      const source = new Float32Array(16 * 512).map(() => next() + next() + next() - 1.5);
+      const importance = new Float32Array(512).map((_, i) => (i % 4 === 0 ? 100 : 0.01));
       using xs = Tensor.from(source, { shape: [16, 512], device: open() });
       for (const type of [
         'q4_0',

@@ -7,7 +7,7 @@
 function keyOf(seed: bigint): Uint32Array {
   const mask = (1n << 64n) - 1n;
   let state = seed & mask;
-  return Uint32Array.from({ length: 8 }, () => {
+  return new Uint32Array(8).map(() => {
     state = (state * 6364136223846793005n + 11634580027462260723n) & mask;
     const word = Number((((state >> 18n) ^ state) >> 27n) & 0xffffffffn);
     const turn = Number(state >> 59n);
