@@ -1,9 +1,9 @@
 // Several columns by way of shared memory: lanes want their blocks of 36 bytes at strides that touch many lines each, and with eight
-// columns that took four times as long as the dot products. The warps of a block take the same parts of their rows at a time, and
+// columns a product took twice as long. The warps of a block take the same parts of their rows at a time, and
 // the columns' blocks of these lie in shared memory, those of the next parts coming meanwhile.
 #pragma once
 
-#if X_MMA_NVIDIA && __CUDA_ARCH__ >= 900
+#if X_MMA_NVIDIA
 #define QUANT_STAGED_COLUMNS 1
 
 namespace quant {
@@ -14,7 +14,7 @@ constexpr u32 STAGED_THREADS = 256;
 template <class Q>
 constexpr u32 STAGED_PARTS = WARP * PARTS_AT_ONCE<Q>;
 
-/** Blocks that a lane's runs lie in, one beside the other: what lanes read at a time are every so manieth block. */
+/** Blocks, one beside the other, that a lane's runs lie in. What lanes read at a time are blocks this many apart. */
 template <class Q>
 constexpr u32 STAGED_WAYS = PARTS_AT_ONCE<Q> == 1 ? 1 : 8 / Q::RUN;
 
@@ -30,7 +30,7 @@ struct alignas(16) StagedColumns {
   static X_DEVICE u32 place(u32 block) { return (block % WAYS * (BLOCKS / WAYS) + block / WAYS) * Q8_1::BYTES; }
 };
 
-/** Sends for the columns' blocks of a step: word by word, since pieces of sixteen bytes would keep them beside each other. */
+/** Sends for the columns' blocks of a step: in pieces of sixteen bytes where blocks stay in order, else word by word. */
 template <class Q, u32 COLS>
 struct ColumnCopy {
   typedef StagedColumns<Q, COLS> Staged;
@@ -123,10 +123,11 @@ X_DEVICE void mulMatVecStaged(const u8* x, const u8* y, float* dst, u32 columns,
 #pragma unroll
     for (u32 i = 0; i < COLS * PAIR; ++i) sums[i] = acc[i / PAIR][i % PAIR];
     warpReduceEach<Sum>(sums);
-    if (laneId() != 0) continue;
+    if (laneId() == 0) {
 #pragma unroll
-    for (u32 i = 0; i < COLS * PAIR; ++i)
-      if (row + i % PAIR < rows && i / PAIR < opaque(count)) dst[i / PAIR * dstStride + row + i % PAIR] = sums[i];
+      for (u32 i = 0; i < COLS * PAIR; ++i)
+        if (row + i % PAIR < rows && i / PAIR < opaque(count)) dst[i / PAIR * dstStride + row + i % PAIR] = sums[i];
+    }
   }
 }
 
