@@ -68,7 +68,8 @@ DEQUANTIZE_K(Q5_K, q5_K)
 DEQUANTIZE_K(Q6_K, q6_K)
 DEQUANTIZE_K(Q8_K, q8_K)
 
-// With one column ptxas would take 40 to 48 registers, too few for the loads in flight (tools/bench/quantized.ts).
+// With one column ptxas would take 40 to 48 registers, too few for the loads in flight (tools/bench/quantized.ts); with eight staged
+// ones of q4_K 179, and a multiprocessor would have one block.
 #define VEC_BLOCKS(n) ((n) == 1 ? 4 : 2)
 #define VEC(Q, name, n)                                                                                                \
   KERNEL_EARLY(mul_mat_vec_##name##_q8_1_cuda##n)                                                                      \

@@ -1,6 +1,6 @@
-// Several columns by way of shared memory: lanes want their blocks of 36 bytes at strides that touch many lines each, and with eight
-// columns a product took twice as long. The warps of a block take the same parts of their rows at a time, and
-// the columns' blocks of these lie in shared memory, those of the next parts coming meanwhile.
+// Several columns by way of shared memory: lanes want their blocks of 36 bytes at strides that touch many lines each, which took longer
+// than the dot products. The warps of a block take the same parts of their rows at a time, and the columns' blocks of these lie in
+// shared memory, those of the next parts coming meanwhile.
 #pragma once
 
 #if X_MMA_NVIDIA

@@ -40,7 +40,7 @@ export interface PassNumbers {
   logits: boolean;
   /** Whether tokens may be choices of the rank that leads, which the others learn of on their devices. Default false. */
   follows?: boolean;
-  /** Of a step with drafts: rows without them, like which products round (`QuantizedOps.roundsAs`). */
+  /** Of a step in which texts have several tokens, as with drafts: rows of one in which each has one (`QuantizedOps.roundsAs`). */
   roundsAs?: number | undefined;
 }
 
@@ -96,7 +96,7 @@ export interface StepShape {
   batch: number;
   /** Blocks of each. */
   width: number;
-  /** Of a step with drafts: rows of one without them, like which products round (`QuantizedOps.roundsAs`). */
+  /** As {@link PassNumbers.roundsAs}. */
   roundsAs?: number | undefined;
 }
 

@@ -78,8 +78,8 @@ export class PassPlanner {
     }
     numbers.piece('tiles').set(tiles);
     const counts = steps.map(({ ids }) => ids.length);
-    const hasDrafts = total > steps.length && steps.every((step) => this.isByToken(step));
-    const roundsAs = hasDrafts ? steps.length : undefined;
+    const isOneByOne = total > steps.length && steps.every((step) => this.isByToken(step));
+    const roundsAs = isOneByOne ? steps.length : undefined;
     return { sizes: numbers.sizes, values: numbers.values, segments, counts, logits, roundsAs };
   }
 

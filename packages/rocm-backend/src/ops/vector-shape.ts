@@ -36,8 +36,8 @@ export function hostBlocks({ hip }: KernelDevice, n: number): number {
 }
 
 /**
- * Blocks for n weight rows of k elements and so many columns: a warp takes a pair of rows, or a block of as many warps as have work where warps
- * for all pairs would leave the device half empty. On the host each chunk of rows is one call.
+ * Blocks for n weight rows of k elements and so many columns: a warp takes a pair of rows, or a block of as many warps as have work
+ * where warps for all pairs would leave the device half empty. On the host each chunk of rows is one call.
  */
 export function vectorShape(
   device: KernelDevice,
